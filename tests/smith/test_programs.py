@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.smith.problem_template import PROBLEM
 
 from kforge import inline, problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
 from kforge.smith.frontend.trace import trace
-from kforge.smith.ir.graph import Builder, Course, Graph
+from kforge.smith.ir.graph import Builder, Graph, ScanMode
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import CppPlan
@@ -33,26 +34,6 @@ if TYPE_CHECKING:
     from kforge.records import Problem
 
 pytestmark = pytest.mark.usefixtures("two_threads")
-
-PROBLEM = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-{init}
-
-    def forward(self, {names}):
-        return {forward}
-
-def get_inputs():
-    return [{inputs}]
-
-def get_init_inputs():
-    return []
-"""
 
 FLAT = "torch.randn(7, 33)"
 IMAGE = "torch.randn(3, 8, 5, 6)"
@@ -403,10 +384,10 @@ def test_scans_are_left_to_torch_where_a_language_has_none(tmp_path: Path) -> No
     path = tmp_path / "problem.py"
     path.write_text(problem_text("torch.randn(4, 6, 5)", "x", ""))
     for function in ("sum", "prod", "max", "min"):
-        for backwards, without_itself in ((False, False), (True, False), (False, True), (True, True)):
+        for backwards, exclusive in ((False, False), (True, False), (False, True), (True, True)):
             b = Builder()
             b.input("x", 0, (4, 6, 5), "float32")
-            scan = b.scan(function, b.map("mul", "x", 2.0), 1, Course(backwards, without_itself))
+            scan = b.scan(function, b.map("mul", "x", 2.0), 1, ScanMode(backwards, exclusive))
             graph = Graph(b.nodes, (b.map("maximum", scan, -9.0),))
             written: dict[str, object] = {"__name__": "candidate"}
             source = write(problems.load(path), graph, WithoutScans())

@@ -21,18 +21,18 @@ class ProblemResult(Record):
     name: str
     family: str
     state: str
-    """`correct`; `no_kernel` where only the original module, unchanged, was correct; the last attempt's state where no
-    attempt was correct; `disproved` where no correct attempt stayed correct; `no_attempt` where a recording had none;
-    `broken`; or, before the end: `waiting` for replies, or `unfinished`."""
+    """`correct`; `no_kernel` if only the original module, unchanged, was correct; `disproved` if no correct attempt
+    stayed correct when it was evaluated again; the state of the last attempt if no attempt was correct; `no_attempt` if
+    a recording had none; `broken`. Before the end: `waiting` for replies, or `unfinished`."""
     reason: str | None = None
     """Why the problem is broken, has no kernel, has no correct program, or has one that was not timed."""
     run: str | None = None
-    """The run's folder; absent where none was begun."""
+    """The run's folder. None if no run was begun."""
     attempts: int = 0
     seconds: float = 0.0
-    """Wall time of its run."""
+    """Wall-clock seconds of its run."""
     comparisons: tuple[Comparison, ...] = ()
-    """Comparisons of the best program, from its repetitions together, or from its only evaluation."""
+    """Comparisons of the best program with the baselines: its repeated evaluations pooled, or its only evaluation."""
     labels: tuple[str, ...] = ()
     """Labels of the best program's evaluation."""
 
@@ -48,13 +48,13 @@ class ProblemResult(Record):
         return next((each for each in self.comparisons if each.baseline == baseline), None)
 
     def is_faster(self, baseline: str) -> bool:
-        """Whether the best program is proven faster: the whole interval is above one, and nothing disturbed it."""
+        """Return whether the best program is proven faster than this baseline."""
         comparison = self.against(baseline)
         return comparison is not None and comparison.finding == "faster"
 
 
 def result_of(folder: SuiteFolder, task: Task) -> ProblemResult:
-    """Return the state of a problem, from what is on disk."""
+    """Return the state of a problem, from the suite's folder alone."""
     try:
         run, breakdown = folder.run_of(task), folder.breakdown_of(task)
         if run is None:
@@ -69,7 +69,7 @@ def result_of(folder: SuiteFolder, task: Task) -> ProblemResult:
 
 
 def result_of_run(name: str, family: str, run: RunFolder) -> ProblemResult:
-    """Return the state of a problem from its run. Raises RunError when the run is damaged."""
+    """Return the state of a problem, from its run. Raises RunError if the run is damaged."""
     attempts, outcome, reported = run.attempts(), run.outcome(), run.reported()
     until_now = outcome.seconds if outcome is not None else attempts[-1].elapsed if attempts else 0.0
     found = ProblemResult(

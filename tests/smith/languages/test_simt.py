@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.smith.problem_template import PROBLEM
 
 from kforge import inline
 from kforge.inline import configuration
@@ -29,26 +30,6 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph
 
 pytestmark = pytest.mark.usefixtures("two_threads")
-
-PROBLEM = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-{init}
-
-    def forward(self, {names}):
-        return {forward}
-
-def get_inputs():
-    return [{inputs}]
-
-def get_init_inputs():
-    return []
-"""
 
 FLAT = "x = torch.randn(7, 36)"
 IMAGE = "x = torch.randn(3, 8, 5, 6)"

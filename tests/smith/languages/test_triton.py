@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from kforge.records import Problem
 from kforge.smith.ir.functions import REDUCTIONS
-from kforge.smith.ir.graph import Builder, Course, Graph, Ref, output
+from kforge.smith.ir.graph import Builder, Graph, Ref, ScanMode, output
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.triton import Triton, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
@@ -457,28 +457,28 @@ def test_long_rows_and_columns_are_cut_as_the_plan_says_and_stay_right(plan: Tri
             assert error < 5e-6, f"{name}\n{programs[name][0]}"
 
 
-def scanned(function: str, shape: tuple[int, ...], axis: int, course: Course) -> Graph:
+def scanned(function: str, shape: tuple[int, ...], axis: int, mode: ScanMode) -> Graph:
     """A scan between two maps, one of which needs its operand, too."""
     b = Builder()
     x = b.input("x", 0, shape, "float32")
     near_one = b.map("add", b.map("mul", x, 0.01), 1.0)
-    scan = b.scan(function, near_one, axis, course)
+    scan = b.scan(function, near_one, axis, mode)
     return Graph(b.nodes, (b.map("sub", b.map("minimum", b.map("maximum", scan, -9.0), 9e9), near_one), scan), TWO)
 
 
 SCANS = {
-    f"{function} of {name}{', backwards' * backwards}{', without itself' * without_itself}": scanned(
-        function, shape, axis, Course(backwards, without_itself)
+    f"{function} of {name}{', backwards' * backwards}{', without itself' * exclusive}": scanned(
+        function, shape, axis, ScanMode(backwards, exclusive)
     )
     for function in REDUCTIONS
     for name, shape, axis in (("rows", (5, 70), 1), ("columns", (3, 70, 5), 1))
-    for backwards, without_itself in ((False, False), (True, False), (False, True), (True, True))
+    for backwards, exclusive in ((False, False), (True, False), (False, True), (True, True))
 }
 LONG_SCANS = {
-    "one long row": scanned("sum", (100_003,), 0, Course()),
-    "one long row, backwards": scanned("sum", (100_003,), 0, Course(backwards=True)),
-    "few long rows": scanned("prod", (2, 33_000), 1, Course()),
-    "few long columns": scanned("sum", (4_000, 3), 0, Course(backwards=True)),
+    "one long row": scanned("sum", (100_003,), 0, ScanMode()),
+    "one long row, backwards": scanned("sum", (100_003,), 0, ScanMode(backwards=True)),
+    "few long rows": scanned("prod", (2, 33_000), 1, ScanMode()),
+    "few long columns": scanned("sum", (4_000, 3), 0, ScanMode(backwards=True)),
 }
 
 
