@@ -120,8 +120,8 @@ SANITIZED_TOTAL_SECONDS = 240.0
 SANITIZER_ENDS = 30.0
 """Seconds for a program to end by itself, so that its sanitizer can write its report."""
 LEAST_ROWS = 256
-"""If a case is too slow under a sanitizer, it is tried with this size of the inputs' first dimension, or with the next
-larger power of two that divides the dimension. 256 is a multiple of every common tile size."""
+"""If a case is too slow under a sanitizer, it is tried with fewer rows: the inputs' first dimension is halved while at
+least this many rows remain. 256 is a multiple of every common tile size."""
 SANITIZED_PRECISION = "half"
 """Precision by which outputs under a sanitizer are judged. Instrumented loops are not vectorized, so they add in
 another order than the verified kernel, and only a gross error is a finding."""

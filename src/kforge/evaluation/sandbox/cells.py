@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 INSIDE = 1000
 """User id of a worker inside its user namespace."""
 NOBODY = 65534
-"""User id of a worker outside its namespace, if kforge runs as root. This user owns nothing, so RLIMIT_NPROC
-applies."""
+"""User id of a worker outside its namespace, if kforge runs as root. This user owns nothing, and RLIMIT_NPROC limits
+its processes, unlike those of root."""
 
 _OF_A_CELL = ("mount", "net", "ipc", "uts", "cgroup")
 """Kinds of namespaces that each cell has, besides its PID namespace."""
