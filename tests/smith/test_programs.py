@@ -212,6 +212,25 @@ PLANS = [
     *((case, CppPlan(scanned=0)) for case in SCANS),
     *((case, CppPlan(lanes=lanes)) for case, lanes in IN_LANES.items()),
 ]
+MORE_IN_TRITON = {
+    "broadcast twice", "more activations", "logarithms", "extremes of activations", "log softmax", "frobenius",
+    "layer norm of two axes", "rms by hand", "l2", "many short rows", "longer rows", "instance norm",
+    "batch statistics", "middle", "wide columns", "huber", "binary", "binary with weights", "labels of pixels",
+    "whole softmax of two axes", "broadcast loss", "max pool 1d", "max pool 3d", "average pool without padding",
+    "average pool 3d", "a pool that rounds up", "depthwise with strides", "depthwise signal", "depthwise of few",
+    "running sums inside", "long running sums", "sums of sums", "of a transposed one", "positions inside", "permuted",
+    "reshaped after a permutation", "squeezed", "parts", "a part of a part", "a slice of a reshaped permutation",
+    "a slice itself", "joined twice", "joined and cumulated",
+}  # fmt: skip
+MORE_IN_CPP = {
+    "broadcast", "activations", "row sums", "group norm", "column softmax", "loss", "labels", "whole softmax",
+    "average pool", "max pool", "depthwise", "running sums", "positions", "transposed", "both ways", "halves", "joined",
+    "stacked", "a slice", "flattened",
+}  # fmt: skip
+"""The cases that only `make test-all` has in that language. `make test` has every case in one language at least, and
+cases of each kind in both."""
+assert set(CASES) > MORE_IN_TRITON | MORE_IN_CPP
+assert MORE_IN_TRITON.isdisjoint(MORE_IN_CPP)
 AT_ONCE = 20
 KERNELS = re.compile(r'^library = inline\.compile\(r"""(.*?)"""\)$', re.MULTILINE | re.DOTALL)
 
@@ -252,12 +271,16 @@ def compiled_together(sources: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def batches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[int, tuple[str, Instance, Any]]]:
-    """By a batch's number: of each plan in it the program's text, its problem and its class."""
+def batches(
+    tmp_path_factory: pytest.TempPathFactory, values_to_test: Callable[[str], set[Any]]
+) -> Callable[[int], dict[int, tuple[str, Instance, Any]]]:
+    """By the place of a plan among those to test: of each plan in its batch the program's text, its problem and its
+    class."""
+    to_test = sorted(values_to_test("index"))
 
     @functools.cache
     def batch(number: int) -> dict[int, tuple[str, Instance, Any]]:
-        chosen = range(number * AT_ONCE, min((number + 1) * AT_ONCE, len(PLANS)))
+        chosen = to_test[number * AT_ONCE : (number + 1) * AT_ONCE]
         problems_of = [loaded(PLANS[index][0], tmp_path_factory.mktemp("problem")) for index in chosen]
         sources = [
             write(problem, trace(instance), Cpp(), PLANS[index][1])
@@ -266,13 +289,20 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[in
         made = zip(chosen, sources, problems_of, compiled_together(sources), strict=True)
         return {index: (source, instance, program["ModelNew"]) for index, source, (_, instance), program in made}
 
-    return batch
+    return lambda index: batch(to_test.index(index) // AT_ONCE)
 
 
-@pytest.mark.parametrize("index", range(len(PLANS)), ids=lambda index: f"{PLANS[index][0]}-{PLANS[index][1]}")
+@pytest.mark.parametrize(
+    "index",
+    [
+        pytest.param(index, marks=pytest.mark.volume if plan == CppPlan() and case in MORE_IN_CPP else ())
+        for index, (case, plan) in enumerate(PLANS)
+    ],
+    ids=lambda index: f"{PLANS[index][0]}-{PLANS[index][1]}",
+)
 def test_what_is_written_is_right(index: int, batches: Callable[[int], dict[int, tuple[str, Instance, Any]]]) -> None:
     plan = PLANS[index][1]
-    source, instance, written = batches(index // AT_ONCE)[index]
+    source, instance, written = batches(index)[index]
     assert plan.scanned or "scanned_" not in source
     assert ("first + lane" in source) == bool(plan.lanes)
     torch.manual_seed(0)
@@ -321,19 +351,6 @@ FEWER_ROWS = {
 }
 """Each row is a program of a kernel, which the interpreter runs one after the other. Their lengths are as they were."""
 TRITON_CASES = {case: (FEWER_ROWS.get(case, inputs), *rest) for case, (inputs, *rest) in CASES.items()}
-
-MORE_IN_TRITON = {
-    "broadcast twice", "more activations", "logarithms", "extremes of activations", "log softmax", "frobenius",
-    "layer norm of two axes", "rms by hand", "l2", "many short rows", "longer rows", "instance norm",
-    "batch statistics", "middle", "wide columns", "huber", "binary", "binary with weights", "labels of pixels",
-    "whole softmax of two axes", "broadcast loss", "max pool 1d", "max pool 3d", "average pool without padding",
-    "average pool 3d", "a pool that rounds up", "depthwise with strides", "depthwise signal", "depthwise of few",
-    "running sums inside", "long running sums", "sums of sums", "of a transposed one", "positions inside", "permuted",
-    "reshaped after a permutation", "squeezed", "parts", "a part of a part", "a slice of a reshaped permutation",
-    "a slice itself", "joined twice", "joined and cumulated",
-}  # fmt: skip
-"""In `make test-all` only. `make test` has all cases in C++, and another one of each of these kinds in Triton."""
-assert set(TRITON_CASES) > MORE_IN_TRITON
 
 
 @pytest.fixture(scope="module")
