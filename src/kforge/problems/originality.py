@@ -6,6 +6,9 @@ import ast
 
 from kforge.syntax import Unparsable, parsed
 
+UNCHANGED = "the answer is the original module, unchanged"
+"""What is said about such a program."""
+
 
 def is_unchanged(problem: str, program: str) -> bool:
     """Return whether a program computes only with the problem's own classes.

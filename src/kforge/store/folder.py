@@ -155,15 +155,16 @@ class RunFolder:
         """Return whether this user began the run on this machine. Raises InputError for a key that others can read."""
         return any(key.has_signed_by(self.path / SIGNATURE, purpose, self._text) for purpose in (RUN, FINISHED))
 
-    def hold_to(self, key: Key) -> bool:
+    def hold_to(self, key: Key, *, trusted: bool = False) -> bool:
         """Use this key for signing, and return whether it signed the run. If it did, accept only parts of the run that
         it signed.
 
         From then on, everything that is read is verified. An unsigned outcome counts as absent, and an unsigned attempt
-        raises RunError. A stage must always be signed, also in a run that somebody else began.
+        raises RunError. A stage must always be signed, also in a run that somebody else began. `trusted`:
+        the user accepts unsigned attempts and an unsigned outcome, because the run was on another machine meanwhile.
         """
         self.key = key
-        self._held = self.is_signed(key)
+        self._held = self.is_signed(key) and (not trusted or self.is_all_signed(key))
         return self._held
 
     def is_all_signed(self, key: Key) -> bool:
@@ -385,7 +386,8 @@ class RunFolder:
             if text is None:
                 raise RunError(
                     f"{path} was not made by you on this machine, although you began the run; remove its folder to "
-                    "continue without it, or, for kforge.load, read it first, then pass trust=True"
+                    "continue without it; or, if you worked on the run elsewhere, resume it with --trust (kforge.load: "
+                    "trust=True)"
                 )
             attempt = parse_record(text, path, Attempt)
         else:

@@ -215,7 +215,7 @@ class SuiteFolder:
         if task.problem is None or run.header.problem.digest != task.problem.digest:
             why = "holds a problem that differs from the suite's"
         elif self._key is not None and not run.hold_to(self._key):
-            why = "was not made by you on this machine, although you began the suite"
+            why = "was not made by you on this machine, although you began the suite (elsewhere? give --trust)"
         if why:
             raise RunError(f"{run.path} {why}; remove it, and the problem starts again")
         return run

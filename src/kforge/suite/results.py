@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kforge.errors import RunError
+from kforge.models import Exchange
 from kforge.records import Comparison, Record
 
 if TYPE_CHECKING:
+    from kforge.models import Question
     from kforge.problems import Task
     from kforge.store import RunFolder, SuiteFolder
 
@@ -25,7 +28,8 @@ class ProblemResult(Record):
     stayed correct when it was evaluated again; the state of the last attempt if no attempt was correct; `no_attempt` if
     a recording had none; `broken`. Before the end: `waiting` for replies, or `unfinished`."""
     reason: str | None = None
-    """Why the problem is broken, has no kernel, has no correct program, or has one that was not timed."""
+    """Why the problem is broken, has no kernel, has no correct program, or has one that was not timed; or the questions
+    that it waits for."""
     run: str | None = None
     """The run's folder. None if no run was begun."""
     attempts: int = 0
@@ -53,6 +57,13 @@ class ProblemResult(Record):
         return comparison is not None and comparison.finding == "faster"
 
 
+def questions_of(folder: SuiteFolder, task: Task) -> list[Question]:
+    """Return the questions that the run of a problem has asked; none where it has not begun, or cannot be read."""
+    with suppress(RunError):
+        return Exchange(run.exchange).questions() if (run := folder.run_of(task)) is not None else []
+    return []
+
+
 def result_of(folder: SuiteFolder, task: Task) -> ProblemResult:
     """Return the state of a problem, from the suite's folder alone."""
     try:
@@ -76,7 +87,8 @@ def result_of_run(name: str, family: str, run: RunFolder) -> ProblemResult:
         name=name, family=family, state=UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=until_now
     )
     if outcome is None:
-        return found
+        waiting = [question.name for question in Exchange(run.exchange).waiting()]
+        return found.model_copy(update={"state": WAITING, "reason": ", ".join(waiting)}) if waiting else found
     if reported is not None and reported.correct is not None:
         comparisons = reported.correct.comparisons
         update = {"state": CORRECT, "comparisons": comparisons, "labels": reported.labels}

@@ -32,8 +32,10 @@ class SuiteSession:
     def __init__(self, folder: SuiteFolder, settings: Settings, consent: Consent | None = None) -> None:
         """`consent` is what the user allows if somebody else began the suite. Raises RunError if a permission is
         missing."""
+        self._trust = consent is not None and consent.trust
         folder.admit(settings.signing_key, consent or Consent())
-        folder.hold_to(settings.signing_key)
+        if not self._trust:
+            folder.hold_to(settings.signing_key)
         self.folder = folder
         self.settings = settings
         self.options = options_of(folder.header.options, str(folder.path))
@@ -69,6 +71,8 @@ class SuiteSession:
         )
         # this user begins the suite now, so it is trusted even if no key could sign it
         session = cls(folder, settings, everything)
+        session._trust = False  # only what is made from now on is in it
+        folder.hold_to(settings.signing_key)
         session._untouched = True
         return session
 
@@ -145,6 +149,7 @@ class SuiteSession:
         """Return the consent for an unsigned run in the suite's folder: it may use only what the suite itself names."""
         options = self.options
         return Consent(
+            trust=self._trust,
             problem=task.problem,
             unsafe=options.unsafe,
             platform_dirs=tuple(self._extra),
