@@ -215,7 +215,7 @@ class Judge:
         warm.share(Path(self._setup.cache), self._begins_with(), ready)
 
     def interrupt(self) -> None:
-        """End the request that another thread is making: there it raises EvaluationError."""
+        """Abort the request that another thread is waiting for. That thread gets EvaluationError."""
         if (referee := self._referee) is not None:
             referee.interrupt()
 
