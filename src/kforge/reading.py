@@ -30,9 +30,9 @@ _OPENED_BY_THE_SHELL = ("/dev/", "/proc/self/fd/")
 def content(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bool = False) -> bytes:
     """Return the bytes of a regular file.
 
-    `follow`: whether the file itself may be a symbolic link. `streams`: a pipe or device that the user names is read as
-    well, up to the limit. Raises OSError, also for another kind of file, one larger than `most` bytes, or an impossible
-    name.
+    `follow`: whether the file itself may be a symbolic link. `streams`: a pipe or device under /dev or
+    /proc/self/fd is read as well, such as a shell's `<(command)`. Raises OSError, also for any other kind of file, for
+    more than `most` bytes, and for an impossible name. Nothing is cut off.
     """
     with _opened(path, 0 if follow else os.O_NOFOLLOW) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

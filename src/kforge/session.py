@@ -259,7 +259,9 @@ class Session:
         return cls(run, options, settings, platform, opened, lent=judge is not None, began=began)
 
     def attempts(self, watch: Callable[[str], None] = lambda _: None) -> abc.Generator[Attempt, None, Outcome]:
-        """Work on the run until it ends, and yield its attempts.
+        """Continue the run until it ends. Yields each new attempt, and returns the outcome.
+
+        A run that has ended yields nothing. `watch` is called with a line for each step.
 
         Raises what `kforge.loop.forge` raises, and RunError when another process works on the run.
         """

@@ -112,7 +112,7 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_space(
 
     builds, run, again = seen["no space for builds"], seen["no space for the run"], seen["space again"]
     assert builds["status"] == 2, builds
-    assert builds["said"][0].startswith(f"kforge: No space left on device for builds in {disks[0]}"), builds
+    assert builds["said"][0].startswith(f"kforge: No space left on the disk of {disks[0]}"), builds
     assert not [name for name in builds["files"] if name.endswith(("evaluation.json", "attempt.json", ".tmp"))]
 
     assert run["status"] == 2, run

@@ -260,7 +260,7 @@ class Exports:
 
 @dataclasses.dataclass(frozen=True)
 class Serving:
-    """What a server offers, and how much one request may take."""
+    """Command-line options of a server: its problems, its address, and the limits of a request."""
 
     problems: Annotated[
         Optional[list[str]],  # noqa: UP045

@@ -145,10 +145,9 @@ class Judge:
         return Evaluation(verdict=verdict, receipt=receipt)
 
     def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
-        """Evaluate a program once in fresh processes with a new secret seed.
+        """Evaluate a program once, in fresh workers with a new secret seed.
 
-        This skips the static check and the repetition of large speedups. Only call it for a program that `evaluate` has
-        already run.
+        There is no static check, so the program must have passed it before. A large speedup is not measured again.
         """
         return self._ask("evaluate", CandidateRequest(problem=problem, candidate=candidate), Evaluation)
 

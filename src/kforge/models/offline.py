@@ -78,7 +78,10 @@ def _links(files: Iterable[tuple[str, Image]]) -> Iterator[str]:
 
 
 class _Line(BaseModel, extra="forbid"):
-    """One answer of a script with more fields than its text."""
+    """One answer of a script, with its text and the reason why the model stopped.
+
+    A plain string in a script is such an answer whose model stopped by itself.
+    """
 
     text: str
     finish: str = "stop"

@@ -168,8 +168,8 @@ class Instance:
         return workload
 
     def smaller(self, least: int) -> Instance | None:
-        """Return the same problem with fewer rows: the first dimension of the inputs is halved while at least `least`
-        rows remain.
+        """Return the same problem with fewer rows: those of the first input, halved while they are even and at least
+        `least` remain. All inputs with as many rows get fewer; only the first one, if the module refuses that.
 
         Returns None if it cannot be halved, or if the module does not accept the smaller inputs.
         """

@@ -28,8 +28,6 @@ _COMPUTE = "Compute"
 """Name of the channel for compute work."""
 _OWN = re.compile(r"python", re.IGNORECASE)
 """Matches the names of Python processes."""
-_NUMBER = re.compile(r"\s*\(\d+\)$")
-"""Matches the process id behind a process name."""
 
 
 class _Interval(NamedTuple):
@@ -56,7 +54,10 @@ def read(text: str) -> tuple[Row, ...]:
         raise ProfileError(f"it is not whole XML: {error}") from None
     tables = [node for node in root.iter("node") if set(_NEEDED) <= set(_columns(node))]
     if not tables:
-        raise ProfileError(f"it holds no table of the GPU's intervals, with the columns {', '.join(_NEEDED)}")
+        columns = ", ".join(_NEEDED)
+        raise ProfileError(
+            f"it holds no table metal-gpu-intervals with the columns {columns}; docs/metal.md shows how to export it"
+        )
     intervals = [interval for table in tables for interval in _intervals(table)]
     if not intervals:
         raise ProfileError("its table of the GPU's intervals is empty: nothing of the GPU was recorded")
@@ -101,6 +102,9 @@ def _of_one_process(intervals: list[_Interval]) -> list[_Interval]:
     processes = dict.fromkeys(one.process for one in intervals)
     own = [process for process in processes if _OWN.search(process)] or list(processes)
     if len(own) > 1:
-        names = ", ".join(sorted({_NUMBER.sub("", process) for process in own})[:8])
-        raise ProfileError(f"it holds {len(own)} processes that may have been profiled ({names}); record only one")
+        names = ", ".join(sorted(own)[:8])
+        raise ProfileError(
+            f"{len(own)} processes used the GPU and may be the profiled one ({names}); "
+            "record again while only one Python process uses the GPU"
+        )
     return [one for one in intervals if one.process == own[0]]

@@ -330,7 +330,10 @@ class _Comparison:
 
 
 def leaves_range(exact: Any, form: Any) -> bool:
-    """Return whether a result in double precision has numbers that are too large for the dtype of `form`."""
+    """Return whether any number of a result in double precision is NaN, infinite, or too large for its dtype in `form`.
+
+    `form` has a tensor for each tensor of the result. Tensors of the same dtype in both are not examined.
+    """
     return any(
         one.numel() > 0 and not float(torch.linalg.vector_norm(one, ord=math.inf)) <= torch.finfo(like.dtype).max
         for one, like in zip(tensors_in(exact), tensors_in(form), strict=True)

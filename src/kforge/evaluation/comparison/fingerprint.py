@@ -54,8 +54,10 @@ class Fingerprints:
         return total % 2**64
 
     def _mixed(self, words: torch.Tensor, place: int) -> int:
-        """Return the sum of some words under the secret keys. `place` is the position of the first word in the
-        tensor."""
+        """Mix each word with its position and the secret keys, and return the sum, which may wrap around 64 bits.
+
+        `place` is the position of the first word in the tensor.
+        """
         first, second, third, fourth = self._keys
         mixed = torch.arange(place, place + len(words), device=words.device).mul_(first).add_(second)
         mixed.bitwise_xor_(words).mul_(third)

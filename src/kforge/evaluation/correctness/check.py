@@ -180,6 +180,10 @@ class CorrectnessCheck:
             self.labels.append("nondeterministic")
 
     def _judge_large_weights(self, state: int) -> None:
-        """Judge cases with weights far larger than drawn, then restore the weights."""
+        """Judge cases in which parameters have some far larger elements, and restore the parameters after each.
+
+        There may be no such case, if the reference does not accept it. `state` is the number of the secret state with
+        which inputs are drawn. Raises Fault.
+        """
         for _ in self.handover.enlarged():
             self.cases += self._judge.judge(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None

@@ -40,7 +40,7 @@ class OutputCheck:
         compute the right result."""
 
     def must_agree(self, truth: Truth, output: Any, case: str) -> None:
-        """Compare one output with the right one. `case` is the name of the case."""
+        """Raise Fault if an output is wrong and nothing excuses it. `case` is the name of the case."""
         # where another distribution makes a row small, errors on the scale of the whole are fair
         local = case.startswith(ON_GIVEN_INPUTS)
         precision = GROSS if is_beyond(case) else self.precision

@@ -81,7 +81,10 @@ class Handover:
         precision: str,
         sample: Callable[[], list[Any]] | None = None,
     ) -> None:
-        """`sample` draws inputs, or a part of large inputs, on which the reference tries new weights."""
+        """Construct the program in the worker and the reference here, and give both the same weights. Raises Fault.
+
+        `sample` draws inputs on which the reference tries whether it accepts new weights; by default, whole inputs.
+        """
         self.instance = instance
         self.client = client
         self.secret = secret

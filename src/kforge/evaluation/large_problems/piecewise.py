@@ -99,7 +99,10 @@ class Pieces:
         return not isinstance(found, Mismatch)
 
     def overflow(self, precision: str) -> bool:
-        """Return whether torch overflows in any piece that is computed in double precision (`overflow.overflows`)."""
+        """Return whether any piece overflows under the declared `precision`, as `overflow.overflows` defines it.
+
+        Under `half`, the range of float16 counts. Raises ProblemError and InputsChangedError.
+        """
         return any(overflows(truth, precision) for truth, _ in self.truths())
 
     def aliases(self) -> frozenset[tuple[int, int]]:

@@ -224,10 +224,10 @@ class Evaluator:
             return
         space = os.statvfs(self.workers.cache)
         if space.f_bavail * space.f_frsize < LEAST_BUILD_SPACE or (space.f_files and not space.f_favail):
-            reason = (
-                f"No space left on device for builds in {self.workers.cache}, so nothing can be said about the program"
+            raise InputError(
+                f"No space left on the disk of {self.workers.cache}, where programs are built, so this was not judged "
+                f"(it failed with: {verdict.reason}); free some space and try again"
             )
-            raise InputError(f"{reason} (it failed with: {verdict.reason})")
 
     def _open(self, problem: Problem) -> tuple[Instance, Workload]:
         """Open a problem unless it is already open: run its reference, plan the memory, and find its labels."""

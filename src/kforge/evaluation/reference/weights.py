@@ -218,8 +218,10 @@ def unlimited_buffers(model: nn.Module) -> list[str]:
 
 
 def _may_be_wild(value: torch.Tensor) -> bool:
-    """Return whether a buffer may get other signs and zeros. Masks may not, nor ordered numbers, which may be edges of
-    bins."""
+    """Return whether elements of a buffer may get another sign, another size, or zero.
+
+    Not in a mask, in a strictly ascending vector (it may hold edges of bins), or beside infinite or NaN elements.
+    """
     return bool(value.isfinite().all()) and not is_mask(value) and not is_ascending(value)
 
 

@@ -77,7 +77,10 @@ class BlockClocks:
 
 
 def _at_least(taken: list[float], seconds: list[float]) -> list[float]:
-    """Return the seconds in `taken`, but at least LEAST_OF_A_BLOCK of the referee's `seconds`."""
+    """Return `taken`, each number raised to at least the share LEAST_OF_A_BLOCK of the block's `seconds`.
+
+    The cost of starting a block was subtracted from `taken`, which may leave too little.
+    """
     return [max(one, LEAST_OF_A_BLOCK * total) for one, total in zip(taken, seconds, strict=True)]
 
 

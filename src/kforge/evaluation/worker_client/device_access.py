@@ -70,7 +70,10 @@ class DeviceAccess(OutputAccess):
         try:
             return SharedRegion.on_device(self._memory, size)
         except PlatformError as error:
-            raise EvaluationError(f"the device does not have {size / 1e9:.1f} GB free for inputs: {error}") from None
+            raise EvaluationError(
+                f"the device has less than {size / 1e9:.1f} GB free for inputs: {error}; end other processes on it, or "
+                "use smaller inputs, unless the program itself takes the memory"
+            ) from None
 
     @property
     def alignment(self) -> int:

@@ -52,7 +52,7 @@ class BaselineFailedError(EvaluationError):
 
 
 class Took(NamedTuple):
-    """The times of one timed order."""
+    """The times of one timed message to a worker (`wire.Go`), by the referee's clock and by the worker's."""
 
     seconds: float
     """Seconds by the referee's clock, until the worker was stopped and its device idle."""

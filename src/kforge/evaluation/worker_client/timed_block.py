@@ -161,7 +161,11 @@ class TimedBlock:
         return watch.found
 
     def _go(self, calls: int, *, brief: bool = False) -> Took:
-        """Run the next calls of the block, and return their times. With `brief`, the device is examined only once."""
+        """Run the next calls of the block, and return their times.
+
+        Raises Fault if the program works on its device before or after its calls. With `brief`, these two checks are
+        left out, and the calls count as finished when the device is seen idle once.
+        """
         if not brief:
             self._orders.must_be_quiet("before the clock started")
         seed = None if self._seed is None else subseed(str(self._seed), len(self._done))

@@ -43,7 +43,10 @@ Base: Any = NvidiaAdapter if missing_device() is None else Interpreted
 
 
 class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
-    """The adapter for Triton, on a GPU or in the interpreter."""
+    """The adapter for Triton: on an NVIDIA GPU if the machine has one, else in Triton's interpreter on the host.
+
+    The choice is made once, when this module is imported. Programs in the interpreter are verified, and not timed.
+    """
 
     def build_environment(self, folder: Path) -> dict[str, str]:
         cache = folder / "triton"

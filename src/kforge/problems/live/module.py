@@ -131,7 +131,9 @@ class Nature(NamedTuple):
 
 
 def nature(module: nn.Module, inputs: tuple[Any, ...]) -> Nature:
-    """Return the properties of a module, by tracing it in both modes. The module is not changed.
+    """Return the structure of a module's output, and whether training and evaluation mode compute the same.
+
+    They count as different if the other mode cannot be traced. The module is left in the mode it was in.
 
     Raises ProblemError if it cannot be traced in its present mode.
     """

@@ -369,8 +369,10 @@ def _huber(scale: Callable[[float], float]) -> Lowering:
 def _binary_cross_entropy(
     b: Builder, x: str, truth: str, weight: str | None = None, positive: str | None = None, how: int = _MEAN
 ) -> str:
-    """Lower binary cross entropy of logits: (1 - t) x - w log(sigmoid(x)) with w = 1 + (positive - 1) t, for a target
-    t."""
+    """Lower binary cross entropy of logits x and targets t: (1 - t) x - p log(sigmoid(x)), p = 1 + (positive - 1) t.
+
+    Each element is multiplied with its `weight`, if given, and all are reduced as `how` says.
+    """
     sure = _log_sigmoid(b, x)
     if positive is not None:
         more = b.map("add", b.map("mul", b.map("sub", positive, 1.0), truth), 1.0)

@@ -82,7 +82,10 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tuple[SplitConvolution, list[str]]:
-    """Return the sizes of the convolution as a product, and the Python statements that rearrange the weights first."""
+    """Return the convolution as a matrix product, and the Python statements that must run before it.
+
+    Only a transposed convolution needs such statements: they rearrange its weights.
+    """
     each, filters, given = form.channels // form.groups, form.out // form.groups, context.elements(form.weight)
     if isinstance(form, Convolution):
         order = (0, *range(2, len(form.window.window) + 2), 1)

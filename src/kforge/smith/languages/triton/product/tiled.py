@@ -53,8 +53,11 @@ torch's."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a product and the elementwise operations that follow it (`tail`). None if torch's own kernel
-    is expected to be faster, or if the tail cannot be part of the kernel."""
+    """Return a float32 product on half-precision matrix units, with the elementwise operations that follow (`tail`).
+
+    None if the node is no product or an empty one, if the tail cannot be part of the kernel, or if the plan's `split`
+    forbids it: 0 always, 1 if torch's own kernel is expected to be faster.
+    """
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or not node.size or not found.inner:
