@@ -137,6 +137,8 @@ clean:
 $(VENV)/.ready-dev: $(VENV)/.ready-core
 	@echo 'installing the tools for make test ...'
 	@$(PIP_INSTALL) --editable '.[dev]'
+	@# the tests need its client; the rest of its dependencies are not, and do not go with ours (docs/dependencies.md)
+	@$(PIP_INSTALL) --no-deps openenv==0.10.0
 	@touch $@
 
 # torch goes first and alone: pinned before anything else can ask pip for another, much larger build of it.

@@ -50,16 +50,18 @@ class RunError(InputError):
 
 
 class WaitingForReplies(KforgeError):
-    """The exchange holds requests that nobody has answered yet."""
+    """The exchange holds questions that nobody has answered yet."""
 
-    def __init__(self, pending: tuple[str, ...]) -> None:
-        super().__init__(pending)
+    def __init__(self, pending: tuple[str, ...], empty: tuple[str, ...] = ()) -> None:
+        """`pending`: the names of the questions. `empty`: those of them whose reply is there, and has no text."""
+        super().__init__(pending, empty)
         self.pending = pending
+        self.empty = empty
 
     def __str__(self) -> str:
-        return f"waiting for {len(self.pending)} repl{'y' if len(self.pending) == 1 else 'ies'}: " + ", ".join(
-            self.pending
-        )
+        many = f"{len(self.pending)} repl{'y' if len(self.pending) == 1 else 'ies'}"
+        named = (f"{name} (its reply is empty)" if name in self.empty else name for name in self.pending)
+        return f"waiting for {many}: {', '.join(named)}"
 
 
 class RecordingExhausted(KforgeError):

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kforge.errors import EvaluationError, NothingLeft, RecordingExhausted
-from kforge.problems.originality import is_unchanged
+from kforge.problems.originality import UNCHANGED, is_unchanged
 from kforge.records import (
     Attempt,
     Correct,
@@ -253,7 +253,7 @@ class Iteration:
         """Why the program is the original unchanged: the agent's own reason, or that the texts are equal. Else None."""
         candidate = answer.candidate
         if answer.unchanged is None and candidate is not None and is_unchanged(self.problem.source, candidate.source):
-            return "the answer is the original module, unchanged"
+            return UNCHANGED
         return answer.unchanged
 
     def _evaluate_with_retry(self, candidate: Candidate) -> Evaluation:

@@ -248,7 +248,7 @@ class Session:
         run.check_parts()
         consent = consent or Consent()
         run.admit(settings.signing_key, consent)
-        run.hold_to(settings.signing_key)
+        run.hold_to(settings.signing_key, trusted=consent.trust)
         chosen = dict(run.header.options)
         extra = [Path(part) for part in trust.folders_of(chosen.pop("platform_dirs", ""))]
         options = options_of(chosen, str(run.path))

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from kforge import platforms
-from kforge.models import open_model
+from kforge.models import Exchange, open_model
 from kforge.records import (
     Candidate,
     Comparison,
@@ -48,7 +48,12 @@ def scripted(tmp_path):
 @pytest.fixture
 def asked(tmp_path):
     """The request of an identity, as the exchange has it."""
-    return lambda identity: json.loads((tmp_path / "exchange" / f"{identity}.request.json").read_text())
+    asked = Exchange(tmp_path / "exchange").questions
+    return lambda identity: next(
+        json.loads((tmp_path / "exchange" / f"{each.name}.request.json").read_text())
+        for each in asked()
+        if each.request.identity == identity
+    )
 
 
 @pytest.fixture

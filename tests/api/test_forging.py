@@ -166,7 +166,7 @@ def test_no_kernel_found(tmp_path: Path) -> None:
     assert (same.finding, same.speedup, same.receipt) == ("no kernel found", None, None)
     assert torch.equal(same(x), module(x))
     assert same(x).requires_grad
-    with pytest.raises(NothingCorrect, match=r"give kforge\.load the module as well"):
+    with pytest.raises(NothingCorrect, match=r"call kforge\.load\(run, module\)"):
         kforge.load(same.run)
 
 
@@ -231,7 +231,7 @@ def test_code_of_others_in_a_run_is_loaded_only_with_trust(
     result, told = run / "result.json", (run / "result.json").read_text()
     for change in (lambda: result.write_text(told.replace("iteration", "iterations")), result.unlink):
         change()  # cause: the outcome was not signed, and an edited or absent one decided what is loaded
-        with pytest.raises(InputError, match=r"has no outcome of yours.*kforge resume"):
+        with pytest.raises(InputError, match=r"has no result signed by you.*kforge resume"):
             kforge.load(run, module)
     result.write_text(told)
     (run / "run.json").write_bytes((run / "run.json").read_bytes() + b" ")
@@ -271,11 +271,11 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "track": (LINEAR, [X], {"track": "foo"}, "track must be one of library, custom"),
     "mode": (LINEAR, [X], {"compile_mode": "foo"}, "compile_mode must be one of default, "),
     "form of the profile": (LINEAR, [X], {"profile_as": "film"}, "profile_as must be one of text, image, both"),
-    "images": (LINEAR, [X], {"images": "a.png"}, "images must be a list of files' names, not 'a.png'"),
+    "images": (LINEAR, [X], {"images": "a.png"}, "images must be a list of file names, not 'a.png'"),
     "missing image": (LINEAR, [X], {"images": ["gone.png"]}, "cannot read gone.png: No such file or directory"),
     "images without a model": (LINEAR, [X], {"profile_as": "image"}, "the built-in analyst reads text only"),
     "mode of nothing": (
-        LINEAR, [X], {"compile_mode": "max-autotune", "compile_baseline": False}, "compile_mode is for a baseline",
+        LINEAR, [X], {"compile_mode": "max-autotune", "compile_baseline": False}, "compile_mode has no effect",
     ),
     "iterations": (LINEAR, [X], {"iterations": 0}, "iterations must be a whole number of at least 1, not 0"),
     "half an iteration": (LINEAR, [X], {"iterations": 1.5}, "iterations must be a whole number"),

@@ -245,14 +245,14 @@ def test_a_run_that_is_none(kforge: RunKforge, tmp_path: Path, command: str) -> 
     foreign.mkdir()
     assert complaint(kforge(command, foreign)) == f"{foreign} is not a run: it has no run.json"
     (foreign / "run.json").write_text('{"format": 1, "id": "torn')
-    assert complaint(kforge(command, foreign)).startswith(f"{foreign} is not a run: its run.json cannot be read")
+    assert complaint(kforge(command, foreign)).startswith(f"{foreign} is not a run: kforge cannot read its run.json")
 
 
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        (b"[]", "is not a run: its run.json cannot be read"),
-        (b"\xff\xfe", "is not a run: its run.json cannot be read"),
+        (b"[]", "is not a run: kforge cannot read its run.json"),
+        (b"\xff\xfe", "is not a run: kforge cannot read its run.json"),
         (b'{"format": 1, "id": "x"}', "run.json is damaged: created: Field required"),
         (b'{"format": 99}', "was written by a newer kforge (format 99)"),
     ],

@@ -176,7 +176,7 @@ def test_a_run_of_others_inside_our_own_suite_is_not_resumed(
     header_path.write_text(json.dumps(header))
     ran = kforge_in_process("resume", suite)
     assert ran.status == 1
-    assert "holds another problem" in ran.stdout
+    assert "holds a problem that differs" in ran.stdout
     assert not (tmp_path / "ran").exists()
 
 

@@ -163,8 +163,8 @@ def test_a_script_that_ends_early(
 
 @pytest.fixture
 def waits(tiny: Path) -> Path:
-    """A problem that most programs are faster than: it is busy for ten milliseconds."""
-    wait = "        end = time.perf_counter() + 0.01\n        while time.perf_counter() < end:\n            pass\n"
+    """A problem that most programs are faster than: it is busy for three milliseconds."""
+    wait = "        end = time.perf_counter() + 0.003\n        while time.perf_counter() < end:\n            pass\n"
     source = tiny.read_text().replace("import torch\n", "import time\n\nimport torch\n", 1)
     tiny.write_text(source.replace("        return torch.relu", f"{wait}        return torch.relu"))
     return tiny
@@ -173,7 +173,7 @@ def waits(tiny: Path) -> Path:
 def test_the_target_speedup(
     kforge_in_process: RunKforge, waits: Path, script: Callable[..., str], answers: Answers
 ) -> None:
-    faster = answers.slow.replace("0.03", "0.003")  # by less than what would be measured again
+    faster = answers.slow.replace("0.03", "0.001")  # by less than what would be measured again
     assert faster != answers.slow
     model = script(faster, answers.advice, answers.slow)
     ran = kforge_in_process("forge", waits, *QUICK, "-m", model, "-n", "2", "--target-speedup", "1.5", "--json")

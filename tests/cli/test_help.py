@@ -26,6 +26,10 @@ COMMANDS = (
     "new-platform",
     "doctor",
     "warm",
+    "mcp",
+    "openenv",
+    "trajectories",
+    "exchange",
 )
 
 
@@ -48,9 +52,15 @@ def test_version(kforge: RunKforge) -> None:
     assert kforge("--version") == (0, f"kforge {package.__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+GROUPS = {"exchange": ("list", "show", "answer")}
+
+
+@pytest.mark.parametrize(
+    "command", [*(each for each in COMMANDS if each not in GROUPS),
+                *(f"{group} {each}" for group, names in GROUPS.items() for each in names)]
+)  # fmt: skip
 def test_every_command_has_help(kforge: RunKforge, command: str) -> None:
-    ran = kforge(command, "--help")
+    ran = kforge(*command.split(), "--help")
     assert (ran.status, ran.stderr) == (0, "")
     assert f"kforge {command} " in ran.stdout.splitlines()[0]
     assert "--json" in ran.stdout

@@ -55,6 +55,7 @@ def test_a_run_waits_with_its_images_and_goes_on_without_the_users_files(
     assert ran.status == 75, ran.stderr
     (waiting,) = json.loads(ran.stdout)["waiting"]
     identity = waiting.rpartition("/")[2].removesuffix(".prompt.md")
+    assert identity == "002-analysis"
     drawn, screenshot = (run / "exchange" / f"{identity}.image-{name}" for name in ("1.png", "2.jpg"))
     assert drawn.read_bytes().startswith(b"\x89PNG")
     assert screenshot.read_bytes() == JPEG

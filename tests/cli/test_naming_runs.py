@@ -147,11 +147,19 @@ def test_a_run_that_waits_says_which_prompt_waits_and_how_to_go_on(
     assert (shown.status, shown.stderr) == (0, "")
     assert "tiny on null with exchange: no attempt yet" in shown.stdout
     assert shown.stdout.splitlines()[-4:] == [
-        "waiting for 1 reply:", f"  read {prompt}", f"  answer in {prompt.name.replace('prompt', 'reply')} beside it",
+        "waiting for the reply 001-generation.reply.md:", f"  read {prompt}",
+        "  answer in 001-generation.reply.md beside it",
         f"then: kforge resume {waiting}",
     ]  # fmt: skip
     assert json.loads(kforge_in_process("show", "--json").stdout)["waiting"] == [str(prompt)]
-    assert "waiting for a reply, 0 attempts: nothing correct yet" in kforge_in_process("runs").stdout
+    assert (
+        "waiting for the reply 001-generation.reply.md, 0 attempts: nothing correct yet"
+        in kforge_in_process("runs").stdout
+    )
+    (prompt.parent / prompt.name.replace("prompt", "reply")).write_text(" \n")
+    assert "waiting for the reply 001-generation.reply.md, which is empty, 0" in kforge_in_process("runs").stdout
+    assert len(json.loads(kforge_in_process("show", "--json").stdout)["empty_replies"]) == 1
+    assert "001-generation.reply.md is there, but it is empty" in kforge_in_process("resume", waiting).stderr
     (prompt.parent / prompt.name.replace("prompt", "reply")).write_text(answers.no_program)
     assert kforge_in_process("show").stdout.splitlines()[-1] == f"interrupted; to go on: kforge resume {waiting}"
 

@@ -254,7 +254,7 @@ def test_a_receipt_is_ours_as_long_as_nothing_in_it_changes(tmp_path: Path) -> N
         ("[" * 100_000, "it is not JSON"),
         (
             Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(precision="none")).to_json(),
-            "no precision",
+            "unknown precision",
         ),
         (
             Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(identity="[" * 100_000)).to_json(),
@@ -405,7 +405,7 @@ def test_the_problem_of_a_receipt_of_others_runs_only_with_the_users_word(
     assert shown is not None
     assert Path(shown[1]).read_text() == json.loads(path.read_text())["problem"]["source"]
     ran = kforge_in_process("verify", path, "--problem", tiny)
-    assert (ran.status, "holds another problem" in ran.stderr) == (2, True)
+    assert (ran.status, "differs from the file given with --problem" in ran.stderr) == (2, True)
     assert not trace.exists()
     (tmp_path / "same.py").write_text(json.loads(path.read_text())["problem"]["source"])
     ran = kforge_in_process("verify", path, "--problem", tmp_path / "same.py")

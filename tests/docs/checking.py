@@ -134,9 +134,11 @@ def _refusal(arguments: list[str], *, whole: bool) -> str | None:
     try:
         with redirect_stdout(StringIO()):  # of --help
             context = group.make_context("kforge", list(arguments))
-            if context._protected_args:
-                name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
-                command.make_context(name, rest, parent=context)
+            while left := [*getattr(context, "_protected_args", ()), *context.args]:
+                if not hasattr(context.command, "resolve_command"):
+                    break
+                name, command, rest = context.command.resolve_command(context, left)
+                context = command.make_context(name, rest, parent=context)
     except Exception as error:  # click's, or that of a click inside typer: known by their shape
         if not hasattr(error, "format_message"):
             if type(error).__name__ == "Exit":  # so does --help

@@ -49,7 +49,7 @@ def test_a_source_without_kernels_is_refused():
 
 
 def test_an_unknown_language_and_flags_as_text_are_refused(scale_source):
-    with pytest.raises(ToolchainError, match=r"no backend for the language 'cobol'; there is: c\+\+, cuda"):
+    with pytest.raises(ToolchainError, match=r"no backend for the language 'cobol'; known languages: c\+\+, cuda"):
         inline.compile(scale_source, language="cobol")
     with pytest.raises(ToolchainError, match="flags must be a list of strings, got the string '-g'"):
         inline.compile(scale_source, flags="-g")

@@ -67,7 +67,7 @@ def test_a_foreign_declaration_is_passed_over():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ('extern "C" void f(scalar_t* x) {}', "f: parameter 1 'scalar_t * x' cannot be called from Python"),
+        ('extern "C" void f(scalar_t* x) {}', "f: parameter 1 'scalar_t * x' cannot be passed from Python"),
         ('extern "C" void f(int n, float** x) {}', "f: parameter 2 'float * * x' cannot"),
         ('extern "C" void f(int& n) {}', "f: parameter 1 'int & n' cannot"),
         ('extern "C" void f(int n = 3) {}', "f: parameter 1 'int n = 3' cannot"),

@@ -36,9 +36,42 @@ def test_a_question_is_asked_once(counting, ask, tmp_path):
     assert first == again
     assert counting.source.asked == 1
     assert counting.complete(ask("why?")).text == "answer 2"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        f"{ask(question).identity}.{kind}.json" for question in ("how?", "why?") for kind in ("request", "reply")
-    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "001-generation.reply.json", "001-generation.request.json", "002-generation.reply.json",
+        "002-generation.request.json",
+    ]  # fmt: skip
+
+
+def test_questions_are_numbered_in_their_order_and_named_for_their_agent(counting, ask, tmp_path):
+    for question, agent in (("how?", "generation"), ("where?", "analysis"), ("why?", "generation")):
+        counting.complete(ask(question, agent=agent))
+    asked = Exchange(tmp_path).questions()
+    assert [each.name for each in asked] == ["001-generation", "002-analysis", "003-generation"]
+    assert [each.state for each in asked] == ["answered"] * 3
+
+
+def test_the_number_after_999_comes_after_it(counting, ask, tmp_path):
+    counting.complete(ask("how?"))
+    for file in list(tmp_path.iterdir()):
+        file.rename(file.with_name(file.name.replace("001", "999")))
+    counting.complete(ask("why?"))
+    assert [each.name for each in Exchange(tmp_path).questions()] == ["999-generation", "1000-generation"]
+    assert counting.complete(ask("how?")).text == "answer 1"
+
+
+def test_a_folder_of_an_earlier_version_is_used_as_it_is(counting, ask, tmp_path):
+    counting.complete(ask("how?"))
+    for file in list(tmp_path.iterdir()):
+        file.rename(file.with_name(file.name.replace("001-generation", ask("how?").identity)))
+    assert counting.complete(ask("how?")).text == "answer 1"
+    assert counting.complete(ask("why?")).text == "answer 2"
+    assert [each.name for each in Exchange(tmp_path).questions()] == [ask("how?").identity, "001-generation"]
+
+
+def test_a_reply_with_the_number_of_a_question_that_was_never_asked_answers_none(counting, ask, tmp_path):
+    (tmp_path / "001-generation.reply.md").write_text("an answer to another question")
+    assert counting.complete(ask()).text == "answer 1"
+    assert [each.name for each in Exchange(tmp_path).questions()] == ["002-generation"]
 
 
 def test_spent_counts_each_reply_once(counting, ask, tmp_path):
@@ -51,7 +84,7 @@ def test_spent_counts_each_reply_once(counting, ask, tmp_path):
 @pytest.mark.parametrize("torn", ["", "{", '{"text": "a', "[]", "null", '{"no": "text"}', b"\xff\xfe", '"text"'])
 def test_a_torn_reply_is_moved_aside_and_asked_again(counting, ask, tmp_path, torn):
     counting.complete(ask())
-    path = tmp_path / f"{ask().identity}.reply.json"
+    path = tmp_path / "001-generation.reply.json"
     path.write_bytes(torn if isinstance(torn, bytes) else torn.encode())
     assert counting.complete(ask()).text == "answer 2"
     assert path.with_name(path.name + ".damaged").exists()
@@ -60,7 +93,7 @@ def test_a_torn_reply_is_moved_aside_and_asked_again(counting, ask, tmp_path, to
 
 def test_every_prefix_of_a_reply_is_seen_as_torn(counting, ask, tmp_path):
     counting.complete(ask())
-    path = tmp_path / f"{ask().identity}.reply.json"
+    path = tmp_path / "001-generation.reply.json"
     whole = path.read_bytes()
     for length in range(len(whole.rstrip())):
         path.write_bytes(whole[:length])
@@ -81,7 +114,7 @@ def test_an_unanswered_request_may_go_to_another_model(ask, tmp_path):
 
 def test_a_folder_that_cannot_be_used_is_one_clear_line(ask, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RunError, match=r"cannot (read|write) .*\.json") as caught:
+    with pytest.raises(RunError, match=r"cannot (read|write) .*file") as caught:
         ExchangedModel(Counting(), Exchange(tmp_path / "file")).complete(ask())
     assert "\n" not in str(caught.value)
 
@@ -94,12 +127,12 @@ class TestAnsweringByFile:
     def test_the_prompt_is_written_and_the_run_waits(self, model, ask, tmp_path):
         with pytest.raises(WaitingForReplies) as caught:
             model.complete(ask())
-        assert caught.value.pending == (ask().identity,)
-        prompt = (tmp_path / f"{ask().identity}.prompt.md").read_text()
-        assert f"{ask().identity}.reply.md" in prompt
+        assert (caught.value.pending, caught.value.empty) == (("001-generation",), ())
+        prompt = (tmp_path / "001-generation.prompt.md").read_text()
+        assert "001-generation.reply.md" in prompt
         assert "be good" in prompt
         assert "how? 1" in prompt
-        assert json.loads((tmp_path / f"{ask().identity}.request.json").read_text())["agent"] == "generation"
+        assert json.loads((tmp_path / "001-generation.request.json").read_text())["agent"] == "generation"
 
     @pytest.mark.parametrize(
         ("name", "written"),
@@ -112,7 +145,7 @@ class TestAnsweringByFile:
     def test_a_reply_is_taken_in_any_form(self, model, ask, tmp_path, name, written):
         with pytest.raises(WaitingForReplies):
             model.complete(ask())
-        (tmp_path / f"{ask().identity}.{name}").write_text(written)
+        (tmp_path / f"001-generation.{name}").write_text(written)
         assert model.complete(ask()) == Reply(
             text="like this\n", usage=Usage(requests=1), model="exchange", finish="stop"
         )
@@ -125,9 +158,14 @@ class TestAnsweringByFile:
 
     @pytest.mark.parametrize("empty", ["", "  \n"])
     def test_an_empty_file_is_no_reply_yet(self, model, ask, tmp_path, empty):
-        (tmp_path / f"{ask().identity}.reply.md").write_text(empty)
         with pytest.raises(WaitingForReplies):
             model.complete(ask())
+        (tmp_path / "001-generation.reply.md").write_text(empty)
+        with pytest.raises(WaitingForReplies, match="its reply is empty") as caught:
+            model.complete(ask())
+        assert caught.value.empty == ("001-generation",)
+        (question,) = Exchange(tmp_path).waiting()
+        assert question.state == "empty reply"
 
 
 WRITER = """

@@ -125,10 +125,10 @@ def test_an_image_of_the_user_is_part_of_the_identity_and_a_drawn_profile_is_not
 def test_a_request_on_disk_names_its_images_and_keeps_its_identity(look, tmp_path):
     request = look(Image.of(png(1), measured=True), Image.of(JPEG))
     Exchange(tmp_path).write_request(request)
-    written = tmp_path / f"{request.identity}.request.json"
+    written = tmp_path / "001-generation.request.json"
     assert base64.b64encode(png(1)).decode() not in written.read_text()
     assert Request.from_json(written.read_bytes()).identity == request.identity
-    first, second = (tmp_path / f"{request.identity}.image-{name}" for name in ("1.png", "2.jpg"))
+    first, second = (tmp_path / f"001-generation.image-{name}" for name in ("1.png", "2.jpg"))
     assert (first.read_bytes(), second.read_bytes()) == (png(1), JPEG)
 
 
@@ -136,8 +136,8 @@ def test_a_person_who_answers_sees_the_images_beside_the_prompt(look, tmp_path):
     request = look(Image.of(png(1)), Image.of(WEBP))
     with pytest.raises(WaitingForReplies):
         open_model("exchange", exchange=tmp_path, keys={}).complete(request)
-    prompt = (tmp_path / f"{request.identity}.prompt.md").read_text()
-    for name in (f"{request.identity}.image-1.png", f"{request.identity}.image-2.webp"):
+    prompt = (tmp_path / "001-generation.prompt.md").read_text()
+    for name in ("001-generation.image-1.png", "001-generation.image-2.webp"):
         assert f"![{name}]({name})" in prompt
         assert (tmp_path / name).is_file()
 

@@ -43,7 +43,7 @@ class TestReplay:
         assert "\n" not in str(caught.value)
 
     def test_a_damaged_recording_is_named_and_left_alone(self, model, ask, recording):
-        path = recording / f"{ask().identity}.reply.json"
+        path = recording / "001-generation.reply.json"
         path.write_text("{")
         with pytest.raises(RecordingExhausted, match="damaged"):
             model.complete(ask(model=model.name))
@@ -130,7 +130,7 @@ def test_a_reply_of_others_that_is_none_ends_the_replay_in_one_line(ask, tmp_pat
 def test_a_copy_of_a_question_under_another_name_counts_once(ask, tmp_path):
     """Cause: a script went on two answers further, and their cost was counted twice."""
     record(tmp_path, ask())
-    request = tmp_path / f"{ask().identity}.request.json"
+    request = tmp_path / "001-generation.request.json"
     (tmp_path / "copy.request.json").write_bytes(request.read_bytes())
     assert spent(tmp_path) == Usage(requests=1, input_tokens=5, cost_usd=1.0)
 

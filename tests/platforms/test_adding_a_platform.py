@@ -80,10 +80,13 @@ def test_a_platform_is_written_elsewhere_and_its_readme_says_how_it_is_found(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["Mine"], "kforge: 'Mine' will not do: a platform's name has lower-case letters"),
+        (["Mine"], "kforge: 'Mine' is not valid: a platform's name has lower-case letters"),
         (["null"], "kforge: there is a platform named 'null' already; choose another name"),
-        (["mine", "--requires", "a b"], "kforge: 'a b' will not do: a package is named as it is imported"),
-        (["taken"], "taken exists already; choose another name, or another folder by --into"),
+        (
+            ["mine", "--requires", "a b"],
+            "kforge: 'a b' is not valid: give the name under which the package is imported",
+        ),
+        (["taken"], "taken already exists; choose another name, or another folder with --into"),
     ],
 )
 def test_what_cannot_be_a_platform_is_one_line(

@@ -244,7 +244,7 @@ def test_four_tools_each_with_a_planted_error(tool: Path) -> None:
 
 
 def test_what_is_missing_is_said_in_one_line(tool: Path) -> None:
-    assert compute_sanitizer.find("no GPU") == NoSanitizer("compute-sanitizer needs the device: no GPU")
+    assert compute_sanitizer.find("no GPU") == NoSanitizer("compute-sanitizer needs a GPU: no GPU")
     tool.write_text("#!/bin/sh\n")
     assert compute_sanitizer.find(None) == NoSanitizer(f"{tool} does not report its version")
     tool.with_name("TreeLauncherSubreaper").unlink()  # as in some wheels

@@ -107,11 +107,11 @@ class Adapter(platforms.Adapter):
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("raise ValueError('two\\nlines')", "does not load: ValueError: two lines"),
-        ("raise SystemExit(0)", "does not load: SystemExit: 0"),
+        ("raise ValueError('two\\nlines')", "cannot be loaded: ValueError: two lines"),
+        ("raise SystemExit(0)", "cannot be loaded: SystemExit: 0"),
         ("class Adapter: pass", "must define a class Adapter derived from kforge.platforms.Adapter"),
         ("from kforge.platforms import Adapter", "must define a class Adapter derived from kforge.platforms.Adapter"),
-        ("x = ", "does not load: SyntaxError: invalid syntax"),
+        ("x = ", "cannot be loaded: SyntaxError: invalid syntax"),
     ],
 )
 def test_a_broken_adapter_is_one_line(make_platform, source, problem):

@@ -1,6 +1,7 @@
 """The suite `core`: every problem loads, runs, is deterministic and can be judged, at every workload.
 
-That all of them can be judged takes longest and is for `make test-all`; that they run is seen of all for every push.
+That all of them run and can be judged takes longest and is for `make test-all`. `make test` does it for two of each
+family, and sees of all that their shapes fit together.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ def task(name: str, workload: str = "small") -> Task:
     return WORKLOADS[workload][name]
 
 
+of_each_family = pytest.mark.parametrize(
+    "name",
+    [name if name in OF_EACH_FAMILY else pytest.param(name, marks=pytest.mark.volume) for name in NAMES],
+)
+"""All problems in `make test-all`, and two of each family in `make test`."""
+
+
 def test_the_mix_follows_where_speed_is_left() -> None:
     families = Counter(name.partition("/")[0] for name in NAMES)
     assert len(NAMES) >= 80
@@ -49,10 +57,7 @@ def test_the_mix_follows_where_speed_is_left() -> None:
     assert len(products) >= len(NAMES) / 4
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in OF_EACH_FAMILY else pytest.param(name, marks=pytest.mark.volume) for name in NAMES],
-)
+@of_each_family
 def test_a_problem_runs_and_can_be_judged(name: str) -> None:
     problem = task(name).problem
     assert problem is not None, task(name).failure
@@ -61,7 +66,7 @@ def test_a_problem_runs_and_can_be_judged(name: str) -> None:
     assert set(lint(instance)) - UNHEARD == set(CORE.expected_labels(name))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@of_each_family
 def test_a_problem_follows_its_constants_to_held_out_shapes(name: str) -> None:
     problem = task(name, "held_out").problem
     assert problem is not None, task(name, "held_out").failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,17 +67,24 @@ LEFT_ALONE = {
 }
 
 
-def loaded(folder: Path, calls: list[tuple[str, str]], tail: str = "{}") -> tuple[Instance, Graph]:
+def loaded(folder: Path, calls: list[tuple[str, str]], tails: tuple[str, ...] = ("{}",)) -> tuple[Instance, Graph]:
+    """A module of all calls, whose results the tails are applied to in turn."""
     path = folder / "problem.py"
-    forward = (tail.format(f"self.layers[{number}]({x})") for number, (x, _) in enumerate(calls))
+    given = zip(itertools.cycle(tails), enumerate(calls), strict=False)
+    forward = (tail.format(f"self.layers[{number}]({x})") for tail, (number, (x, _)) in given)
     path.write_text(PROBLEM.format(layers=", ".join(layer for _, layer in calls), forward=", ".join(forward)))
     instance = instantiate(problems.load(path))
     return instance, trace(instance)
 
 
-@pytest.mark.parametrize("tail", ["{}", "torch.relu({}) * 2 + 1"])
-def test_they_are_as_exact_as_the_librarys(tmp_path: Path, as_exact_as_the_library: Any, tail: str) -> None:
-    instance, graph = loaded(tmp_path, list(DIRECT.values()), tail)
+TAILS = ("{}", "torch.relu({}) * 2 + 1")
+
+
+@pytest.mark.parametrize("tails", [TAILS, *(pytest.param((tail,), marks=pytest.mark.volume) for tail in TAILS)])
+def test_they_are_as_exact_as_the_librarys(
+    tmp_path: Path, as_exact_as_the_library: Any, tails: tuple[str, ...]
+) -> None:
+    instance, graph = loaded(tmp_path, list(DIRECT.values()), tails)
     source = write(instance.problem, graph, Cpp(), CppPlan())
     assert source.count("    DirectConvolution<") == len(DIRECT), "nothing is left to torch"
     assert source.count('extern "C"') == len(DIRECT), "a tail is a part of its kernel"

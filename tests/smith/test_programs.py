@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.smith.problem_template import PROBLEM
 
 from kforge import inline, problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
 from kforge.smith.frontend.trace import trace
-from kforge.smith.ir.graph import Builder, Course, Graph
+from kforge.smith.ir.graph import Builder, Graph, ScanMode
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import CppPlan
@@ -33,26 +34,6 @@ if TYPE_CHECKING:
     from kforge.records import Problem
 
 pytestmark = pytest.mark.usefixtures("two_threads")
-
-PROBLEM = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-{init}
-
-    def forward(self, {names}):
-        return {forward}
-
-def get_inputs():
-    return [{inputs}]
-
-def get_init_inputs():
-    return []
-"""
 
 FLAT = "torch.randn(7, 33)"
 IMAGE = "torch.randn(3, 8, 5, 6)"
@@ -231,6 +212,25 @@ PLANS = [
     *((case, CppPlan(scanned=0)) for case in SCANS),
     *((case, CppPlan(lanes=lanes)) for case, lanes in IN_LANES.items()),
 ]
+MORE_IN_TRITON = {
+    "broadcast twice", "more activations", "logarithms", "extremes of activations", "log softmax", "frobenius",
+    "layer norm of two axes", "rms by hand", "l2", "many short rows", "longer rows", "instance norm",
+    "batch statistics", "middle", "wide columns", "huber", "binary", "binary with weights", "labels of pixels",
+    "whole softmax of two axes", "broadcast loss", "max pool 1d", "max pool 3d", "average pool without padding",
+    "average pool 3d", "a pool that rounds up", "depthwise with strides", "depthwise signal", "depthwise of few",
+    "running sums inside", "long running sums", "sums of sums", "of a transposed one", "positions inside", "permuted",
+    "reshaped after a permutation", "squeezed", "parts", "a part of a part", "a slice of a reshaped permutation",
+    "a slice itself", "joined twice", "joined and cumulated",
+}  # fmt: skip
+MORE_IN_CPP = {
+    "broadcast", "activations", "row sums", "group norm", "column softmax", "loss", "labels", "whole softmax",
+    "average pool", "max pool", "depthwise", "running sums", "positions", "transposed", "both ways", "halves", "joined",
+    "stacked", "a slice", "flattened",
+}  # fmt: skip
+"""The cases that only `make test-all` has in that language. `make test` has every case in one language at least, and
+cases of each kind in both."""
+assert set(CASES) > MORE_IN_TRITON | MORE_IN_CPP
+assert MORE_IN_TRITON.isdisjoint(MORE_IN_CPP)
 AT_ONCE = 20
 KERNELS = re.compile(r'^library = inline\.compile\(r"""(.*?)"""\)$', re.MULTILINE | re.DOTALL)
 
@@ -271,12 +271,16 @@ def compiled_together(sources: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def batches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[int, tuple[str, Instance, Any]]]:
-    """By a batch's number: of each plan in it the program's text, its problem and its class."""
+def batches(
+    tmp_path_factory: pytest.TempPathFactory, values_to_test: Callable[[str], set[Any]]
+) -> Callable[[int], dict[int, tuple[str, Instance, Any]]]:
+    """By the place of a plan among those to test: of each plan in its batch the program's text, its problem and its
+    class."""
+    to_test = sorted(values_to_test("index"))
 
     @functools.cache
     def batch(number: int) -> dict[int, tuple[str, Instance, Any]]:
-        chosen = range(number * AT_ONCE, min((number + 1) * AT_ONCE, len(PLANS)))
+        chosen = to_test[number * AT_ONCE : (number + 1) * AT_ONCE]
         problems_of = [loaded(PLANS[index][0], tmp_path_factory.mktemp("problem")) for index in chosen]
         sources = [
             write(problem, trace(instance), Cpp(), PLANS[index][1])
@@ -285,13 +289,20 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[in
         made = zip(chosen, sources, problems_of, compiled_together(sources), strict=True)
         return {index: (source, instance, program["ModelNew"]) for index, source, (_, instance), program in made}
 
-    return batch
+    return lambda index: batch(to_test.index(index) // AT_ONCE)
 
 
-@pytest.mark.parametrize("index", range(len(PLANS)), ids=lambda index: f"{PLANS[index][0]}-{PLANS[index][1]}")
+@pytest.mark.parametrize(
+    "index",
+    [
+        pytest.param(index, marks=pytest.mark.volume if plan == CppPlan() and case in MORE_IN_CPP else ())
+        for index, (case, plan) in enumerate(PLANS)
+    ],
+    ids=lambda index: f"{PLANS[index][0]}-{PLANS[index][1]}",
+)
 def test_what_is_written_is_right(index: int, batches: Callable[[int], dict[int, tuple[str, Instance, Any]]]) -> None:
     plan = PLANS[index][1]
-    source, instance, written = batches(index // AT_ONCE)[index]
+    source, instance, written = batches(index)[index]
     assert plan.scanned or "scanned_" not in source
     assert ("first + lane" in source) == bool(plan.lanes)
     torch.manual_seed(0)
@@ -343,20 +354,25 @@ TRITON_CASES = {case: (FEWER_ROWS.get(case, inputs), *rest) for case, (inputs, *
 
 
 @pytest.fixture(scope="module")
-def in_triton(interpret: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]:
+def in_triton(
+    interpret: Any, values_to_test: Callable[[str], set[Any]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Any, Any]]:
     """Of every case: the program as it was given to the interpreter, and what it returned."""
     programs, folder = {}, tmp_path_factory.mktemp("problems")
-    for case in TRITON_CASES:
+    for case in sorted(values_to_test("case") & set(TRITON_CASES)):
         problem, instance = loaded(case, folder, TRITON_CASES)
         torch.manual_seed(0)
         state = instance.make_model().state_dict()
         programs[case] = (write(problem, trace(instance), Triton()), state, [instance.inputs(0)])
     got = interpret(programs)
-    return {case: (programs[case], got[case]) for case in TRITON_CASES}
+    return {case: (programs[case], got[case]) for case in programs}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", TRITON_CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=pytest.mark.volume if case in MORE_IN_TRITON else ()) for case in TRITON_CASES],
+)
 def test_what_is_written_in_triton_is_right(case: str, in_triton: dict[str, Any], tmp_path: Path) -> None:
     (source, state, (inputs,)), got = in_triton[case]
     assert not isinstance(got, str), f"{got}\n{source}"
@@ -385,10 +401,10 @@ def test_scans_are_left_to_torch_where_a_language_has_none(tmp_path: Path) -> No
     path = tmp_path / "problem.py"
     path.write_text(problem_text("torch.randn(4, 6, 5)", "x", ""))
     for function in ("sum", "prod", "max", "min"):
-        for backwards, without_itself in ((False, False), (True, False), (False, True), (True, True)):
+        for backwards, exclusive in ((False, False), (True, False), (False, True), (True, True)):
             b = Builder()
             b.input("x", 0, (4, 6, 5), "float32")
-            scan = b.scan(function, b.map("mul", "x", 2.0), 1, Course(backwards, without_itself))
+            scan = b.scan(function, b.map("mul", "x", 2.0), 1, ScanMode(backwards, exclusive))
             graph = Graph(b.nodes, (b.map("maximum", scan, -9.0),))
             written: dict[str, object] = {"__name__": "candidate"}
             source = write(problems.load(path), graph, WithoutScans())

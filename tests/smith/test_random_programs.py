@@ -15,7 +15,7 @@ import torch
 from kforge import inline
 from kforge.inline import configuration
 from kforge.records import Problem
-from kforge.smith.ir.graph import Builder, Course, Graph
+from kforge.smith.ir.graph import Builder, Graph, ScanMode
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.cpp import Cpp
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
@@ -103,9 +103,9 @@ class Draw:
 
     def _scan(self, x: str) -> str:
         axis = self.chance.choice([axis for axis, size in enumerate(self.builder.shape(x)) if size > 1])
-        course = Course(self.chance.random() < 0.3, self.chance.random() < 0.3)
+        mode = ScanMode(self.chance.random() < 0.3, self.chance.random() < 0.3)
         small = self.builder.map("tanh", x)
-        scan = self.builder.scan(self.chance.choice(("sum", "max", "min")), small, axis, course)
+        scan = self.builder.scan(self.chance.choice(("sum", "max", "min")), small, axis, mode)
         # infinite where nothing comes before a maximum
         return self.builder.map("maximum", self.builder.map("minimum", scan, 40.0), -40.0)
 

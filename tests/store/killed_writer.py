@@ -1,6 +1,7 @@
 """Writes runs and is killed while doing so. Run as a process of its own by test_kill.py, never imported by it.
 
     killed_writer.py points ROOT    one run for every system call of a whole run, killed just before that call
+    killed_writer.py some ROOT      the same for every third system call
     killed_writer.py random ROOT    twenty runs, each killed after a random time
     killed_writer.py resume ROOT    go on with every one of them to its end
 
@@ -83,10 +84,10 @@ def succeeded(pid: int) -> bool:
 
 
 def main(mode: str, base: Path) -> None:
-    if mode == "points":
+    if mode in ("points", "some"):
         call = 1
         while not succeeded(child(base / f"{call:03d}", partial(die_before, call))):
-            call += 1
+            call += 1 if mode == "points" else 3
     elif mode == "random":
         started = time.monotonic()
         assert succeeded(child(base / "whole", lambda: None))

@@ -33,7 +33,7 @@ def test_a_new_run_is_whole_and_can_be_opened_again(tmp_path: Path, header: Any,
     assert again.best_path is None
     assert again.exchange.is_dir()
     assert tree(folder.path)["problem.py"] == began.problem.source.encode()
-    with pytest.raises(RunError, match="already there"):
+    with pytest.raises(RunError, match="already exists"):
         RunFolder.create(tmp_path / "deep" / "runs", began)
 
 
@@ -45,22 +45,22 @@ def test_an_attempt_lives_in_stages_and_is_then_committed(tmp_path: Path, header
         folder.put_stage(0, "evaluation", first.evaluation)
         folder.put_stage(0, "evaluation", first.evaluation)
         assert folder.stage(0, "evaluation", Evaluation) == first.evaluation
-        with pytest.raises(RunError, match="stage 'evaluation' of attempt 0 is already there with other content"):
+        with pytest.raises(RunError, match="stage 'evaluation' of attempt 0 already exists with other content"):
             folder.put_stage(0, "evaluation", attempt(0).evaluation)
-        with pytest.raises(RunError, match="attempt 1 is out of order, 0 is in progress"):
+        with pytest.raises(RunError, match="attempt 1 cannot be written now: attempt 0 is in progress"):
             folder.put_stage(1, "candidate", first.candidate)
         assert folder.attempts() == ()
 
         folder.commit(first)
         folder.commit(first)
         assert folder.attempts() == (first,)
-        with pytest.raises(RunError, match="attempt 0 is already there with other content"):
+        with pytest.raises(RunError, match="attempt 0 already exists with other content"):
             folder.commit(attempt(0, speedup=1.3))
         assert (folder.path / "attempts/000/candidate.py").read_bytes() == first.candidate.source.encode()
-        with pytest.raises(RunError, match="attempt 2 is out of order, 1 is in progress"):
+        with pytest.raises(RunError, match="attempt 2 cannot be written now: attempt 1 is in progress"):
             folder.commit(attempt(2))
         folder.put_stage(0, "replication_1", first.evaluation)  # it is looked at again
-        with pytest.raises(RunError, match="attempt 2 is out of order"):
+        with pytest.raises(RunError, match="attempt 2 cannot be written now"):
             folder.put_stage(2, "profile", first.candidate)
     assert RunFolder.open(folder.path).attempts() == (first,)
 
@@ -146,7 +146,7 @@ def test_a_finished_run_stays_as_it_is(tmp_path: Path, header: Any, attempt: Any
             folder.finish(outcome(best=0))
         folder.finish(outcome(best=None))
         folder.finish(outcome(best=None))
-        with pytest.raises(RunError, match="its outcome is already there with other content"):
+        with pytest.raises(RunError, match="its outcome already exists with other content"):
             folder.finish(outcome(best=None, stopped="otherwise"))
         with pytest.raises(RunError, match=r"is finished \(5 iterations done\)"):
             folder.commit(attempt(1))
@@ -159,7 +159,7 @@ def test_an_outcome_may_not_pass_over_what_is_correct(tmp_path: Path, header: An
     folder = RunFolder.create(tmp_path, header())
     with folder.writing():
         folder.commit(attempt(0, speedup=0.5))
-        with pytest.raises(RunError, match=r"attempt None cannot be the best, correct are \[0\]"):
+        with pytest.raises(RunError, match=r"attempt None cannot be the best; the correct attempts are \[0\]"):
             folder.finish(outcome(best=None))
 
 
@@ -214,11 +214,11 @@ def test_what_is_not_a_run_is_said_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "cannot be read as one of kforge's"),
-        (b'{"format": 1, "id": "x"', "cannot be read as one of kforge's"),
-        (b"\xff\xfe", "cannot be read as one of kforge's"),
-        (b"[1]", "cannot be read as one of kforge's"),
-        (b'{"name": "somebody else"}', "cannot be read as one of kforge's"),
+        (b"", "kforge cannot read its run.json"),
+        (b'{"format": 1, "id": "x"', "kforge cannot read its run.json"),
+        (b"\xff\xfe", "kforge cannot read its run.json"),
+        (b"[1]", "kforge cannot read its run.json"),
+        (b'{"name": "somebody else"}', "kforge cannot read its run.json"),
         (b'{"format": 2}', "newer kforge"),
         (b'{"format": 1, "id": "x"}', r"run\.json is damaged: created: Field required"),
     ],
@@ -242,7 +242,7 @@ def test_damaged_attempts_are_said_in_one_line(tmp_path: Path, header: Any, atte
         folder.attempts()
     one_line(caught)
     path.write_bytes((folder.path / "attempts" / "002" / "attempt.json").read_bytes())
-    with pytest.raises(RunError, match=r"001/attempt\.json is damaged: it holds attempt 2"):
+    with pytest.raises(RunError, match=r"001/attempt\.json is damaged: it contains attempt 2"):
         folder.attempts()
     path.unlink()
     with pytest.raises(RunError, match="attempt 1 is missing"):

@@ -178,9 +178,9 @@ def test_a_root_may_have_any_name(tmp_path: Path, header: Any) -> None:
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("secret", "the database URL is not one that SQLAlchemy knows"),
-        ("", "the database URL is not one that SQLAlchemy knows"),
-        ("nonesuch://user:secret@host/db", "the database URL is not one that SQLAlchemy knows"),
+        ("secret", "SQLAlchemy does not understand the database URL"),
+        ("", "SQLAlchemy does not understand the database URL"),
+        ("nonesuch://user:secret@host/db", "SQLAlchemy does not understand the database URL"),
         ("mysql+pymysql://user:secret@host/db", "needs the package 'pymysql', which is not installed"),
         ("sqlite:////nowhere/at/all/secret.db", "cannot be used: unable to open database file"),
     ],

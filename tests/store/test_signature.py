@@ -116,7 +116,7 @@ def test_a_stage_that_nobody_signed_is_done_again(tmp_path: Path, header: Any, a
         assert run.stage(0, "evaluation", Evaluation, digest) is None
         run.put_stage(0, "evaluation", ours.evaluation, digest)
         assert run.stage(0, "evaluation", Evaluation, digest) == ours.evaluation
-        with pytest.raises(RunError, match="already there with other content"):
+        with pytest.raises(RunError, match="already exists with other content"):
             run.put_stage(0, "evaluation", theirs.evaluation, digest)
     again = RunFolder.open(run.path)
     again.hold_to(key)

@@ -32,7 +32,7 @@ def make(root: Path, name: str = "ours", key: Key | None = None) -> SuiteFolder:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     suite = make(tmp_path)
     assert SuiteFolder.open(suite.path).header == suite.header
-    with pytest.raises(RunError, match="already there"):
+    with pytest.raises(RunError, match="already exists"):
         SuiteFolder.create(tmp_path, suite.header)
 
 
@@ -116,11 +116,11 @@ def test_a_run_of_another_problem_or_of_others_does_not_count(
     suite = make(tmp_path, key=key)
     assert suite.hold_to(key)
     another = run_in(suite, header(), outcome(None), key, source="class Model: 'another'\n")
-    with pytest.raises(RunError, match="holds another problem than the suite; remove it"):
+    with pytest.raises(RunError, match="holds a problem that differs from the suite's; remove it"):
         suite.run_of(A)
     shutil.rmtree(another.path)
     theirs = run_in(suite, header(), outcome(None), Key(tmp_path / "theirs"))
-    with pytest.raises(RunError, match="was not made by you on this machine, though you began the suite"):
+    with pytest.raises(RunError, match="was not made by you on this machine, although you began the suite"):
         suite.run_of(A)
     assert not suite.is_finished(A)
     theirs.path.rename(tmp_path / "theirs.away")

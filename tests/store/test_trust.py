@@ -50,7 +50,7 @@ def test_the_code_of_others_needs_trust_or_the_same_problem_or_a_yes(theirs: Any
     run.admit(key, Consent(trust=True))
     same = run.header.problem.model_copy(update={"name": "mine"})
     run.admit(key, Consent(problem=same))
-    with pytest.raises(RunError, match="holds another problem"):
+    with pytest.raises(RunError, match="differs from the file given with --problem"):
         run.admit(key, Consent(problem=Problem(name="mine", source="pass")))
     asked: list[str] = []
     run.admit(key, Consent(ask=lambda question: not asked.append(question)))  # type: ignore[func-returns-value]
@@ -69,7 +69,7 @@ def test_code_that_the_user_cannot_read_does_not_run(theirs: Any, key: Key, chan
     if change is not None:
         (run.path / "problem.py").write_text(change)
     for consent in (Consent(), Consent(trust=True), Consent(ask=lambda _: True)):
-        with pytest.raises(RunError, match=r"problem\.py is not the problem that its run\.json holds"):
+        with pytest.raises(RunError, match=r"problem\.py differs from the problem in run\.json"):
             run.admit(key, consent)
 
 

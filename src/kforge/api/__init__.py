@@ -1,4 +1,5 @@
-"""kforge from Python: a live module in, a verified drop-in module out."""
+"""kforge's Python interface: `forge` takes an nn.Module and returns a faster, verified module; `load` returns the
+module of an earlier run."""
 
 from kforge.api.forging import forge, load
 

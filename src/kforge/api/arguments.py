@@ -1,4 +1,4 @@
-"""Checks the arguments of `kforge.forge` before any work is done. (torch, when called)"""
+"""Checks the arguments of `kforge.forge` and `kforge.load` before any work is done. (torch, when called)"""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ R = TypeVar("R")
 
 
 class ForgeOptions(TypedDict, total=False):
-    """The further arguments of `kforge.forge`: the options of the command `kforge forge`, under the same names."""
+    """The keyword arguments that `kforge.forge` takes besides its own: the options of the command `kforge forge`, under
+    the same names."""
 
     analyst: str
     iterations: int
@@ -41,7 +42,8 @@ class ForgeOptions(TypedDict, total=False):
 
 
 def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn an unknown argument into an InputError that suggests the argument that was meant."""
+    """Return the function with a check: an unknown keyword argument raises InputError, with the most similar known name
+    as a suggestion."""
     names = []
     for parameter in inspect.signature(function).parameters.values():
         is_open = parameter.kind is inspect.Parameter.VAR_KEYWORD
@@ -60,7 +62,11 @@ def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_module(module: Any) -> nn.Module:
-    """Return the module to forge; for a forged module, the caller's own. Raises InputError."""
+    """Return the module to forge. For a module that was forged before, this is the caller's original.
+
+    Raises InputError for anything that is not an nn.Module object, and for modules that cannot be traced: TorchScript,
+    compiled, lazy or on the meta device.
+    """
     import torch
     from torch import nn
     from torch.nn.parameter import is_lazy
@@ -76,7 +82,7 @@ def check_module(module: Any) -> nn.Module:
         raise InputError(f"module must be an nn.Module, not {type(module).__name__}{advice}")
     if isinstance(module, torch.jit.ScriptModule):
         raise InputError(
-            "module is a TorchScript module, which torch.export cannot trace; forge the nn.Module it is from"
+            "module is a TorchScript module, which torch.export cannot trace; forge the nn.Module it was made from"
         )
     if hasattr(module, "_orig_mod"):
         raise InputError("module is wrapped by torch.compile; forge the module that was compiled: module._orig_mod")
@@ -89,7 +95,8 @@ def check_module(module: Any) -> nn.Module:
 
 
 def check_inputs(example_inputs: Any) -> tuple[Any, ...]:
-    """Return the positional arguments of the module's forward. Raises InputError."""
+    """Return the positional arguments of the module's forward as a tuple. Raises InputError if they are not a tensor,
+    list or tuple."""
     import torch
 
     if isinstance(example_inputs, torch.Tensor):
@@ -101,7 +108,7 @@ def check_inputs(example_inputs: Any) -> tuple[Any, ...]:
 
 
 def check_options(options: ForgeOptions) -> None:
-    """Raise InputError for values that the command line refuses as well."""
+    """Raise InputError for a value that the command line would refuse, too."""
     given: dict[str, Any] = dict(options)
     for rule in CHOICES.keys() & given.keys():
         _choice(rule, given[rule], CHOICES[rule])
@@ -109,17 +116,17 @@ def check_options(options: ForgeOptions) -> None:
         _choice("profile_as", given["profile_as"], tuple(map(str, ProfileForm)))
     images = given.get("images", ())
     if not isinstance(images, list | tuple) or not all(isinstance(image, str | Path) for image in images):
-        raise InputError(f"images must be a list of files' names, not {images!r}")
+        raise InputError(f"images must be a list of file names, not {images!r}")
     usual_mode = CHOICES["compile_mode"][0]
     if given.get("compile_mode", usual_mode) != usual_mode and not given.get("compile_baseline", True):
-        raise InputError("compile_mode is for a baseline that compile_baseline=False leaves out")
+        raise InputError("compile_mode has no effect with compile_baseline=False, which leaves torch.compile out")
     for name, least in {"iterations": 1, "replications": 0}.items():
         if name in given:
             _count(name, given[name], least)
     for name in {"target_speedup", "budget_minutes", "budget_usd"} & given.keys():
         value = given[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise InputError(f"{name} must be a number of at least 0, where 0 sets no limit, not {value!r}")
+            raise InputError(f"{name} must be a number of at least 0 (0 sets no limit), not {value!r}")
 
 
 def _choice(name: str, value: object, choices: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
-"""Measures whether a kernel is faster as a user calls it: a call of a forged module has extra cost. (torch)
+"""Measures whether a forged module is faster than the original as a user calls it. (torch)
 
-Deciding whether the kernel may serve a call takes some microseconds. Where the module itself takes hardly longer, a
-faster kernel makes a slower module.
+Each call of a forged module costs some microseconds more, to decide whether the kernel may serve the call. If the
+original takes hardly longer than that, a faster kernel makes a slower module.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SHORT_CALL = 5e-3
-"""Seconds. Longer calls are not measured: for them the cost of the decision does not matter."""
+"""Seconds of a call above which nothing is measured. The microseconds that a forged module adds to each call do not
+matter then."""
 BLOCK, PAIRS = 2e-3, 9
-"""Seconds of calls that are timed together, and the number of these blocks for each side."""
+"""Seconds of calls that are timed together (a block), and the number of blocks for each of the two modules."""
 SLOWER = 0.97
-"""Below this speedup a forged module is called slower; a ratio nearer to 1 may be noise."""
+"""Speedup below which a forged module is called slower. A ratio nearer to 1 may be noise."""
 
 
 def speedup_as_called(
     forged: Callable[..., Any], original: Callable[..., Any], inputs: Sequence[Any], device: torch.device
 ) -> Interval | None:
-    """Return the speedup of calls of the forged module over the original; None where calls are long.
+    """Return the speedup of a call of the forged module over a call of the original. None if calls are longer than
+    SHORT_CALL.
 
-    Both run in this process, in turn. Other processes only slow blocks down, so the quickest block of each side counts;
-    the bounds are the ratios of the pairs of blocks.
+    Blocks of both run alternately in this process. Other processes can only slow a block down, so the median is the
+    ratio of the fastest blocks; the bounds are the smallest and the largest ratio of a pair of blocks.
     """
     with torch.no_grad():
         for side in (forged, original, forged):  # the first calls build and allocate, so they are not timed
@@ -47,7 +49,7 @@ def speedup_as_called(
 
 
 def _block(side: Callable[..., Any], inputs: Sequence[Any], calls: int, device: torch.device) -> float:
-    """Seconds that this number of calls takes."""
+    """Return the seconds that this number of calls takes."""
     start = time.perf_counter()
     for _ in range(calls):
         side(*inputs)

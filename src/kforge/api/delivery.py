@@ -1,4 +1,4 @@
-"""Makes the module that a user gets from a finished run. (torch)"""
+"""Makes the forged module that a user gets, from a finished run. (torch)"""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ BUILTIN_STRUCTURES = (tuple, list, dict, type(None))
 
 
 def deliver(run: RunFolder, module: nn.Module | None, device_type: str) -> ForgedModule:
-    """Return the caller's module with the best program of a run; without a module, the run's own.
+    """Return the module combined with the best program of a run. Without a module, the run's own module is used.
 
-    `device_type` is the kind of device on which the program was verified. Raises NothingCorrect when the run has no
-    correct program, and ProblemError when the module cannot be traced.
+    `device_type` is the kind of device on which the program was verified. Raises NothingCorrect if the run has no
+    correct program, or none worth loading and no module to fall back to. Raises ProblemError if the module cannot be
+    traced.
     """
     report = report_of(run)
     problem = run.header.problem
@@ -49,8 +50,8 @@ def deliver(run: RunFolder, module: nn.Module | None, device_type: str) -> Forge
     if best is None or best.candidate is None or report.finding in ("slower", "no kernel found"):
         if not fallback:
             raise NothingCorrect(
-                f"{run.path} has no kernel that is worth loading ({report}), and not the class of the module; "
-                "give kforge.load the module as well"
+                f"{run.path} has no kernel that is worth loading ({report}), and it does not hold the module's class; "
+                "call kforge.load(run, module) to get the original module instead"
             )
         return forged(module, ForgedKernel(report, None, fallback=True))
     own = {name: tensor.detach() for name, tensor in instance.make_model().state_dict().items()}
@@ -74,7 +75,8 @@ def deliver(run: RunFolder, module: nn.Module | None, device_type: str) -> Forge
 
 
 def report_of(run: RunFolder) -> Report:
-    """Return what the run found. Raises NothingCorrect when no attempt was correct."""
+    """Return what the run found: the finding, the speedup and the receipt. Raises NothingCorrect if no attempt was
+    correct."""
     evaluation, outcome = run.reported(), run.outcome()
     if outcome is not None and outcome.best is None and outcome.no_kernel is not None:
         return Report(run=run.path, finding="no kernel found", reason=outcome.no_kernel)
@@ -88,7 +90,7 @@ def report_of(run: RunFolder) -> Report:
 
 
 def build(module: ForgedModule) -> None:
-    """Build the program now, so that the first call need not wait, and warn where it cannot run."""
+    """Build the program now, so that the first call need not wait. Warns if it cannot run."""
     obstacle = prepare(module)
     if obstacle is not None:
         advice = f"; {obstacle.advice}" if obstacle.advice else ""
@@ -96,10 +98,10 @@ def build(module: ForgedModule) -> None:
 
 
 def worthwhile(module: ForgedModule, inputs: Sequence[Any]) -> ForgedModule:
-    """Return the forged module, or one that runs the original where the original is faster as a user calls it.
+    """Return the forged module, or a module that always runs the original if that is faster as a user calls it.
 
-    `inputs` must be inputs that the kernel serves. Nothing is measured where the kernel cannot run yet, or where calls
-    change the module.
+    `inputs` must be inputs that the kernel serves. Nothing is measured if the kernel cannot run yet, or if a call
+    changes the module's state.
     """
     kernel = module._kforge_kernel
     if kernel.recipe is None or prepare(module) is not None:
@@ -112,12 +114,12 @@ def worthwhile(module: ForgedModule, inputs: Sequence[Any]) -> ForgedModule:
     called = speedup_as_called(module, original, placed, device)
     if called is None or called.median >= SLOWER:
         return module
-    reason = "the kernel is faster, but a call of the module is too short for it to pay"
+    reason = "the kernel is faster, but calls are so short that checking each call takes longer than the kernel saves"
     return forged(original, ForgedKernel(replace(kernel.report, finding="slower", speedup=called, reason=reason), None))
 
 
 def warn(report: Report, *, stacklevel: int) -> None:
-    """Warn the user when the original runs, or when the kernel is not proven faster."""
+    """Warn the user if the returned module runs the original, or if the kernel was not proven faster."""
     if report.finding == "no kernel found":
         text = f"no kernel found: {report.reason}; the returned module runs the original"
         warnings.warn(text, FallbackWarning, stacklevel=stacklevel)
@@ -139,9 +141,9 @@ def warn(report: Report, *, stacklevel: int) -> None:
 
 
 def check_same_module(run: RunFolder, module: nn.Module) -> None:
-    """Call the module, and the run's problem with the module's weights, on the same inputs.
+    """Call both the module and the run's problem, with the module's weights, on the same inputs.
 
-    Raises InputError when their results differ.
+    Raises InputError if their results differ.
     """
     from kforge.problems.live.module import check_agreement
 
@@ -150,14 +152,15 @@ def check_same_module(run: RunFolder, module: nn.Module) -> None:
 
 
 def _placed(inputs: list[Any], module: nn.Module) -> tuple[Any, ...]:
-    """Return the inputs on the device of the module's weights."""
+    """Return the inputs, moved to the device of the module's weights."""
     device = next((tensor.device for tensor in named_tensors(module).values()), None)
     moved: tuple[Any, ...] = pytree.tree_map_only(torch.Tensor, lambda each: each.to(device), tuple(inputs))
     return moved
 
 
 def _numbered(structure: pytree.TreeSpec) -> Any:
-    """The structure with a number in place of each leaf. Unlike torch's own type for structures, it can be pickled."""
+    """Return the structure with a number in place of each leaf. Unlike torch's own type for structures, it can be
+    pickled."""
     return pytree.tree_unflatten(range(structure.num_leaves), structure)
 
 

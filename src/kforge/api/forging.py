@@ -1,4 +1,4 @@
-"""`kforge.forge` and `kforge.load`. (torch, when called)"""
+"""`kforge.forge` and `kforge.load`, the two functions of the Python interface. (torch, when called)"""
 
 from __future__ import annotations
 
@@ -38,17 +38,19 @@ def forge(
     progress: Callable[[str], None] | bool | None = None,
     **options: Unpack[ForgeOptions],
 ) -> ForgedModule:
-    """Find a faster, verified program for a module, and return the module with it.
+    """Find a faster, verified program for a module, and return the module combined with the program.
 
-    `example_inputs` are the positional arguments of `module.forward`, or its only tensor; the program is for inputs of
-    their shapes, dtypes and device. What comes back is a module of the same class that shares its parameters, buffers
-    and submodules with `module`; where the program cannot serve a call, `module`'s own `forward` does, with a warning.
-    `.finding`, `.speedup`, `.receipt`, `.labels` and `.run` say what was found. The other arguments are the options of
-    the command `kforge forge`, such as `iterations=8` or `precision="tf32"`: `kforge.api.arguments.ForgeOptions` has
-    them all. `progress` takes a function for lines of text, or False for silence.
+    `example_inputs` are the positional arguments of `module.forward`, or its only tensor. The program is for inputs of
+    the same shapes, dtypes and device. The result is a module of the same class that shares its parameters, buffers and
+    submodules with `module`. If the program cannot serve a call, `module`'s own `forward` runs instead, with a warning.
+    The attributes `.finding`, `.speedup`, `.receipt`, `.labels` and `.run` of the result say what was found.
 
-    Raises InputError for a module, an argument, a platform or a model that cannot be used, NothingCorrect when no
-    attempt was correct, and WaitingForReplies when the run waits to be resumed.
+    `progress` is a function that takes lines of text, or False for silence. The other arguments are the options of the
+    command `kforge forge`, such as `iterations=8` or `precision="tf32"`; `kforge.api.arguments.ForgeOptions` lists
+    them.
+
+    Raises InputError if the module, an argument, the platform or the model cannot be used, NothingCorrect if no attempt
+    was correct, and WaitingForReplies if the run waits for a reply and must be resumed.
     """
     module, inputs = check_module(module), check_inputs(example_inputs)
     check_options(options)
@@ -86,21 +88,21 @@ def forge(
 
 @known_keywords
 def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = False) -> ForgedModule:
-    """The module of an earlier run: of `kforge.forge`, or of the command `kforge forge`.
+    """Return the forged module of an earlier run of `kforge.forge` or of the command `kforge forge`.
 
-    `run` is the run's folder, its id, or the beginning of one. With `module`, the result is as `kforge.forge` returned
-    it: `module` with the program. Without, a problem file's own `Model` is taken, with the weights that its constructor
-    makes; of a live module the run holds the weights but not the class, so a call that the program cannot serve raises
-    InputError.
+    `run` is the run's folder, its id, or the beginning of the id. With `module`, the result is the same as that of
+    `kforge.forge`: `module` combined with the program. Without `module`, there are two cases. If the problem was a
+    file, its `Model` is used, with the weights that its constructor makes. If the problem was a live module, the run
+    has its weights but not its class, so that a call which the program cannot serve raises InputError.
 
-    The run's program, and its problem where it is a file, run in this process. Those of a run that others made run only
+    The run's program runs in this process, and so does a problem file. If somebody else made the run, they run only
     with `trust=True`.
 
-    Raises InputError for an unknown run, one that others made, or a module that does not compute what the run's did,
-    and NothingCorrect when no attempt of the run was correct.
+    Raises InputError if the run is unknown or somebody else made it, or if `module` does not compute what the run's
+    module computed. Raises NothingCorrect if no attempt of the run was correct.
     """
     if not isinstance(run, str | Path):
-        raise InputError(f"run must be a folder, an id or the beginning of one, not {type(run).__name__}")
+        raise InputError(f"run must be a folder, an id or the beginning of an id, not {type(run).__name__}")
     module = None if module is None else check_module(module)
     chosen = settings.load()
     folder = RunFolder.find(chosen.runs, str(run))
@@ -119,8 +121,7 @@ def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = Fals
 
 
 def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> None:
-    """Raises InputError for a run that others made, or a program that others put into it, unless the caller trusts
-    them."""
+    """Raise InputError if somebody else made the run or changed its program, unless `trust` is true."""
     if trust:
         if not run.is_all_signed(chosen.signing_key):
             _must_be_readable(run)
@@ -128,21 +129,22 @@ def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> 
     if not run.hold_to(chosen.signing_key):  # from now on everything is verified as it is read
         raise InputError(
             f"{run.path} was not made by you on this machine, and its code would run in this process; "
-            f"read {run.readable_problem()} and its best.py first, then give trust=True"
+            f"read {run.readable_problem()} and its best.py first, then pass trust=True"
         )
     if run.outcome() is None:
         raise InputError(
-            f"{run.path} has no outcome of yours: it is not finished, or its result.json was changed; "
-            f"`{command('kforge', 'resume', run.path)}` evaluates its best program again, or give trust=True"
+            f"{run.path} has no result signed by you: it is not finished, or its result.json was changed; "
+            f"`{command('kforge', 'resume', run.path)}` evaluates its best program again, or pass trust=True"
         )
 
 
 def _must_be_readable(run: RunFolder) -> None:
-    """Raises InputError where `problem.py` or `best.py` is not the code that would run: a caller reads these files."""
+    """Raise InputError if `problem.py` or `best.py` differs from the code that would run. A caller who trusts a run has
+    read these files."""
     run.readable_problem()
     best = run.path / "best.py"
     if run.best() is not None and run.best_path != best:
-        raise InputError(f"{best} is not the program that would run: {run.path} holds another one as its best")
+        raise InputError(f"{best} is not the program that would run: the best attempt of {run.path} is another one")
 
 
 def _device_type(device: str) -> str:

@@ -1,4 +1,4 @@
-"""Reports the progress of `kforge.forge`: lines on standard error, by logging, or calls of the user's function."""
+"""Reports the progress of `kforge.forge`: lines on standard error, log records, or calls of the user's function."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 LOGGER = "kforge.progress"
 PATIENCE = 5.0
-"""Seconds between two lines about the same stage."""
+"""Least number of seconds between two lines about the same stage."""
 
 
 @contextmanager
 def telling(progress: Callable[[str], None] | bool | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that takes one line about what happens now.
+    """Yield a function that reports one line of progress.
 
-    `None` and `True`: each line goes to the logger `kforge.progress`, and from there to standard error with the seconds
-    since the start, unless the user has given that logger a handler. `False`: nothing. Raises InputError for anything
-    else that cannot be called.
+    `None` and `True`: each line goes to the logger `kforge.progress`. If the user has given that logger no handler, it
+    goes on to standard error, with the seconds since the start. `False`: lines are dropped. A function is yielded as it
+    is. Raises InputError for anything else.
     """
     if progress is False:
         yield lambda _: None

@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from kforge import __version__
+from kforge.cli.agents import commands
 from kforge.cli.options import (
     Candidate,
     EarlierSuite,
@@ -289,3 +290,9 @@ def warm(platform: PlatformName = "", platform_dirs: PlatformDirs = None, json: 
     from kforge.cli import warming
 
     return warming.serve(platform, platform_dirs or [], json=json)
+
+
+app.add_typer(commands.exchange, name="exchange")
+app.command()(commands.mcp)
+app.command()(commands.openenv)
+app.command()(commands.trajectories)

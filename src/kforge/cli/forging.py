@@ -15,14 +15,17 @@ from kforge.cli.output.display import STILL_SECONDS, attempts_table, open_displa
 from kforge.cli.output.lines import note, say, say_table
 from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import EvaluationError, InputError, ProviderError, RunError, WaitingForReplies
-from kforge.models import read_images
+from kforge.models import Exchange, read_images
 from kforge.session import Session, choose_model, first_writer, new_options, platform_at_hand
 from kforge.store import RunFolder, SuiteFolder
 from kforge.transfer import Source
 from kforge.visible import command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kforge.cli.options import Growth, Permission, Target
+    from kforge.models import Question
     from kforge.records import EvaluationPolicy, Outcome
     from kforge.session import RunOptions
     from kforge.settings import Settings
@@ -130,7 +133,7 @@ def _work(session: Session, *, json: bool, key: Key | None = None) -> int:
     try:
         outcome = _watch(session)
     except WaitingForReplies as waiting:
-        return _wait(session.run, waiting.pending, json=json, is_ours=_is_ours(session.run, key))
+        return _wait(session.run, waiting, json=json, is_ours=_is_ours(session.run, key))
     except KeyboardInterrupt:
         note(f"interrupted; to go on: {command('kforge', 'resume', session.run.path)}")
         return INTERRUPTED
@@ -175,17 +178,23 @@ def _watch(session: Session) -> Outcome:
                 return outcome
 
 
-def _wait(run: RunFolder, pending: tuple[str, ...], *, json: bool, is_ours: bool) -> int:
-    """Print which prompts wait for an answer, and how to go on."""
-    prompts = [run.exchange / f"{identity}.prompt.md" for identity in pending]
+def _wait(run: RunFolder, waiting: WaitingForReplies, *, json: bool, is_ours: bool) -> int:
+    """Print which questions wait for an answer, and how to go on."""
+    questions = [each for each in Exchange(run.exchange).waiting() if each.name in waiting.pending]
     if json:
-        waiting = {"waiting": [str(prompt) for prompt in prompts]}
-        documents.print_json({**documents.run(run, None), **waiting, **whose(is_ours=is_ours)})
-    for prompt in prompts:
-        answer = prompt.name.replace(".prompt.", ".reply.")
-        note(f"waiting for a reply: read {prompt}, write {answer} in the same folder,")
-        note(f"and then run: {command('kforge', 'resume', run.path)}")
+        documents.print_json({**documents.run(run, None), **waiting_document(questions), **whose(is_ours=is_ours)})
+    for question in questions:
+        note(f"waiting for a reply: read {question.prompt}, write {question.reply.name} in the same folder,")
+        if question.name in waiting.empty:
+            note(f"{question.reply.name} is there, but it is empty")
+    note(f"and then run: {command('kforge', 'resume', run.path)}")
     return WAITING
+
+
+def waiting_document(questions: Sequence[Question]) -> dict[str, list[str]]:
+    """Return what `--json` says about questions that wait for replies: their prompts, and the replies without text."""
+    empty = [str(each.reply) for each in questions if each.state == "empty reply"]
+    return {"waiting": [str(each.prompt) for each in questions], **({"empty_replies": empty} if empty else {})}
 
 
 def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:

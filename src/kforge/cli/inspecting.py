@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kforge import platforms as registry
 from kforge import settings
-from kforge.cli.forging import print_outcome
+from kforge.cli.forging import print_outcome, waiting_document
 from kforge.cli.output import documents, words
 from kforge.cli.output.lines import note, say
 from kforge.cli.trusting import NOT_OURS, say_whose, whose
@@ -17,12 +17,14 @@ from kforge.models import Exchange
 from kforge.records import as_json
 from kforge.store import RunFolder, SuiteFolder, index_url, list_runs, short_id, suite_paths
 from kforge.store.folder import run_paths
+from kforge.suite.results import questions_of
 from kforge.visible import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from kforge.models import Question
     from kforge.settings import Settings
     from kforge.store import Key, Listing, RunSummary
 
@@ -47,10 +49,10 @@ def show(name: str | None, *, root: Path | None, json: bool) -> int:
         return suites.show(suite, chosen.signing_key, json=json)
     run = RunFolder.find(root, name)
     is_ours = run.is_all_signed(chosen.signing_key)
-    status, prompts = run.status(), Exchange(run.exchange).waiting()
+    status, questions = run.status(), Exchange(run.exchange).waiting()
     if json:
         document = documents.run(run, run.outcome()) | whose(is_ours=is_ours)
-        unfinished = {"waiting": [str(prompt) for prompt in prompts]} if prompts else {"status": status}
+        unfinished = waiting_document(questions) if questions else {"status": status}
         documents.print_json(document if status == "finished" else {**document, **unfinished})
         return 0
     print_outcome(run, run.outcome())
@@ -58,7 +60,7 @@ def show(name: str | None, *, root: Path | None, json: bool) -> int:
     for attempt in run.attempts():
         if attempt.recommendation is not None:
             say(f"recommendation of attempt {attempt.index}: {attempt.recommendation.action}")
-    for line in _how_to_go_on(run, status, prompts):
+    for line in _how_to_go_on(run, status, questions):
         say(line)
     return 0
 
@@ -70,15 +72,15 @@ def _latest(root: Path) -> str:
     return ids[-1]
 
 
-def _how_to_go_on(run: RunFolder, status: str, prompts: Sequence[Path]) -> Iterator[str]:
+def _how_to_go_on(run: RunFolder, status: str, questions: Sequence[Question]) -> Iterator[str]:
     """Yield the command that goes on with a run; nothing for a finished run."""
     if status == "running":
         yield "running: another process works on this run now"
-    elif status == "interrupted" and prompts:
-        yield f"waiting for {len(prompts)} repl{'y' if len(prompts) == 1 else 'ies'}:"
-        for prompt in prompts:
-            yield f"  read {prompt}"
-            yield f"  answer in {prompt.name.replace('.prompt.', '.reply.')} beside it"
+    elif status == "interrupted" and questions:
+        yield f"{words.waiting(questions)}:"
+        for question in questions:
+            yield f"  read {question.prompt}"
+            yield f"  answer in {question.reply.name} beside it"
         yield f"then: {command('kforge', 'resume', run.path)}"
     elif status == "interrupted":
         yield f"interrupted; to go on: {command('kforge', 'resume', run.path)}"
@@ -163,17 +165,18 @@ def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool
     return listed, False
 
 
-def _waits(path: Path) -> bool:
-    """Whether a run waits for replies. An error in its exchange becomes a note, so that other runs are still listed."""
+def _waiting(path: Path) -> list[Question]:
+    """Return what a run waits for. An error in its exchange becomes a note, so that other runs are still listed."""
     try:
-        return bool(Exchange(path / "exchange").waiting())
+        return Exchange(path / "exchange").waiting()
     except RunError as error:
         note(str(error))
-        return False
+        return []
 
 
 def _run_row(run: RunSummary, root: Path, *, is_ours: bool) -> RunRow:
-    state = "waiting for a reply" if run.status == "interrupted" and _waits(root / run.id) else run.status
+    questions = _waiting(root / run.id) if run.status == "interrupted" else []
+    state = words.waiting(questions) if questions else run.status
     attempts = f"{run.attempts} attempt{'s' * (run.attempts != 1)}"
     about = f"{run.problem} on {run.platform} with {run.model}"
     said = "" if is_ours else f" ({NOT_OURS})"
@@ -191,7 +194,10 @@ def _suite_rows(root: Path, key: Key) -> Iterator[RunRow]:
             workload = f" ({header.workload})" if header.workload else ""
             platform, model = (header.options.get(name, "?") for name in ("platform", "model"))
             about = f"suite {header.suite}{workload} on {platform} with {model}"
-            state = f"{suite.status()}, {done} of {len(header.tasks)} problems done{said}"
+            questions = [each for task in header.tasks for each in questions_of(suite, task) if each.is_waiting]
+            status = suite.status()
+            waits = words.waiting(questions) if status == "interrupted" and questions else status
+            state = f"{waits}, {done} of {len(header.tasks)} problems done{said}"
         except RunError as error:
             note(str(error))
         except OSError as error:
@@ -204,7 +210,7 @@ def _suite_rows(root: Path, key: Key) -> Iterator[RunRow]:
 
 
 def platforms(platform_dirs: list[Path], *, json: bool) -> int:
-    rows = [_row(found) for found in registry.available((*settings.load().platform_dirs, *platform_dirs))]
+    rows = [documents.platform(found) for found in registry.available((*settings.load().platform_dirs, *platform_dirs))]
     if json:
         documents.print_json(rows)
         return 0
@@ -215,18 +221,3 @@ def platforms(platform_dirs: list[Path], *, json: bool) -> int:
         say(f"{row['name']:{width}}  {about}{here}")
         say(f"{'':{width}}  {row['folder']}")
     return 0
-
-
-def _row(found: registry.Platform | registry.BrokenPlatform) -> dict[str, Any]:
-    if isinstance(found, registry.BrokenPlatform):
-        return {"name": found.name, "available": False, "reason": found.reason, "folder": found.origin}
-    reason = found.adapter.probe()
-    row = {
-        "name": found.name,
-        "title": found.manifest.title,
-        "language": found.manifest.language,
-        "device": found.manifest.device,
-        "available": reason is None,
-        "folder": str(found.folder),
-    }
-    return row if reason is None else {**row, "reason": reason}

@@ -259,6 +259,26 @@ class Exports:
 
 
 @dataclasses.dataclass(frozen=True)
+class Serving:
+    """What a server offers, and how much one request may take."""
+
+    problems: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--problems", help="A folder of problems, or a suite that comes with kforge. Repeatable. Default: core."
+        ),
+    ] = None
+    host: Annotated[str, typer.Option("--host", help="Address to listen at; only this machine's own.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen at.")] = 8765
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, callback=finite, help="Time limit of one request, with its waiting.")
+    ] = 300.0
+    waiting: Annotated[
+        int, typer.Option("--waiting", min=0, help="Most requests that wait while another one is worked on.")
+    ] = 8
+
+
+@dataclasses.dataclass(frozen=True)
 class ReportOptions:
     """What is printed about an evaluation, and where."""
 

@@ -81,7 +81,8 @@ def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = Tr
         print_metrics(session.folder, session.results)
         say_whose(is_ours=is_ours)
     if any(result.state == WAITS for result in session.results):
-        note(f"some problems wait for replies; then: {command('kforge', 'resume', session.folder.path)}")
+        note(f"some problems wait for replies: {command('kforge', 'exchange', 'list', session.folder.path)}")
+        note(f"then: {command('kforge', 'resume', session.folder.path)}")
         return WAITING
     return 0 if all(result.is_correct for result in session.results) else NOT_FOUND
 

@@ -1,4 +1,5 @@
-"""The calls that a program was verified for: structure, shapes, dtypes, devices and layout of the inputs. (torch)"""
+"""Checks whether a call has inputs for which the program was verified: structure, shapes, dtypes, devices and layout.
+(torch)"""
 
 from __future__ import annotations
 
@@ -15,25 +16,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ALIGNMENT = 64
-"""Bytes. A program is verified on inputs that begin at multiples of this, as torch allocates them; its vector
-instructions may crash on others."""
+"""Bytes. A program is verified on inputs whose address is a multiple of this number, as torch allocates them. Its
+vector instructions may crash on other addresses."""
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 MISFIT = "misfit"
-"""Kind of obstacle: the module itself raises its usual error for this call."""
+"""Kind of obstacle for arguments that `forward` does not accept. No warning is needed, since the module raises its
+usual error."""
 AGAIN = "to get a kernel for these calls, forge the module again with example inputs like these"
 
 
 class Expected(NamedTuple):
-    """A tensor as it was when the program was verified."""
+    """Shape, dtype and strides of an input when the program was verified."""
 
     shape: torch.Size
     dtype: torch.dtype
     stride: tuple[int, ...] | None
-    """None for row-major memory."""
+    """The strides of the input. None means contiguous (row-major)."""
 
     def differs(self, tensor: torch.Tensor, what: str) -> Obstacle | None:
         if type(tensor) not in PLAIN:
-            return Obstacle("subclass", f"{what} is a {type(tensor).__name__}, which only torch's own operators take")
+            return Obstacle("subclass", f"{what} is a {type(tensor).__name__}, and kernels take plain tensors only")
         if tensor.shape != self.shape:
             shapes = f"{tuple(tensor.shape)}, and the kernel was verified for {tuple(self.shape)}"
             return Obstacle("shape", f"{what} has the shape {shapes}", AGAIN)
@@ -52,11 +54,11 @@ class Expected(NamedTuple):
 
 
 class Calls:
-    """The calls that a program was verified for."""
+    """Describes the inputs for which a program was verified, and compares calls with them."""
 
     def __init__(self, inputs: Sequence[Any], device_type: str, forward: Callable[..., Any]) -> None:
-        """`inputs` have the structure of the verified ones and fit `forward`; `device_type` is the device they were
-        verified on."""
+        """`inputs` are examples with the verified structure, as positional arguments of `forward`. `device_type` is the
+        kind of device on which they were verified."""
         leaves, structure = pytree.tree_flatten(tuple(inputs))
         self._template = pytree.tree_unflatten(range(len(leaves)), structure)
         self._expected = [_expected(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
@@ -68,7 +70,8 @@ class Calls:
     def positional(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], forward: Callable[..., Any]
     ) -> tuple[Any, ...] | Obstacle:
-        """Return the program's positional arguments for a call that may use keywords or leave out inputs."""
+        """Return the program's positional arguments for a call that may use keywords or leave out arguments. An
+        Obstacle if the call does not correspond to the example inputs."""
         if not kwargs and len(args) == self._count:
             return args
         try:
@@ -79,7 +82,7 @@ class Calls:
         defaults.apply_defaults()
         bound.apply_defaults()
         for name, value in (*zip(_positional_names(bound), bound.args, strict=False), *bound.kwargs.items()):
-            # where the examples left out an argument, the program was traced with its default
+            # if the examples left out an argument, the program was traced with its default
             if name not in self._names and not _same(value, defaults.arguments.get(name, inspect.Parameter.empty)):
                 return Obstacle(
                     "arguments", f"the argument '{name}' is given, and was not in the example inputs", AGAIN
@@ -90,10 +93,10 @@ class Calls:
         return bound.args[: self._count]
 
     def mismatch(self, args: tuple[Any, ...]) -> Obstacle | None:
-        """Why these inputs are not like the verified ones; None where they are."""
+        """Return how these inputs differ from the verified ones, as an Obstacle, or None if they do not differ."""
         leaves = args if self._flat else self._leaves(args)
         if leaves is None:
-            return Obstacle("structure", "the inputs are nested otherwise than the example inputs", AGAIN)
+            return Obstacle("structure", "the inputs are not nested as the example inputs were", AGAIN)
         device = None
         for place, (leaf, expected) in enumerate(zip(leaves, self._expected, strict=True)):
             if not isinstance(expected, Expected):
@@ -102,7 +105,7 @@ class Calls:
                     return Obstacle("value", reason, AGAIN)
                 continue
             if not isinstance(leaf, torch.Tensor):
-                return Obstacle("structure", f"{self._what(place)} is no tensor", AGAIN)
+                return Obstacle("structure", f"{self._what(place)} is not a tensor", AGAIN)
             if (obstacle := expected.differs(leaf, self._what(place))) is not None:
                 return obstacle
             if leaf.device != device:
@@ -131,7 +134,8 @@ def _expected(tensor: torch.Tensor) -> Expected:
 
 
 def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """Return the names of the first positional parameters; those that `*args` takes have none."""
+    """Return the names of the first `count` positional parameters. There may be fewer, since arguments taken by `*args`
+    have no names."""
     parameters = inspect.signature(forward).parameters.values()
     positional = (each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
     return tuple(positional)[:count]
@@ -143,7 +147,8 @@ def _positional_names(bound: inspect.BoundArguments) -> list[str]:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Return whether two values that are not tensors are the same; values that cannot be compared are not."""
+    """Return whether two values are the same value of the same type. False for tensors and for values whose comparison
+    fails."""
     if value is other:
         return True
     if isinstance(value, torch.Tensor) or isinstance(other, torch.Tensor) or type(value) is not type(other):

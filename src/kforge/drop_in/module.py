@@ -1,8 +1,9 @@
-"""The module that a user gets: a subclass of the caller's, made for one object, whose calls may run a program. (torch)
+"""The class of forged modules: a subclass of the caller's class, made for one object, whose calls may run a program.
+(torch)
 
-A forged module and the caller's module are two views of one object: they share their `__dict__`, so parameters,
-buffers, submodules, hooks, attributes and the training flag are the same, whichever of the two is changed. Where the
-program cannot serve a call, the caller's own `forward` does.
+A forged module and the caller's module are two objects that share one `__dict__`. So parameters, buffers, submodules,
+hooks, attributes and the training flag are the same, whichever of the two is changed. If the program cannot serve a
+call, the caller's own `forward` runs.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ Finding = Literal["faster", "slower", "cannot tell", "no kernel found"]
 
 @dataclass(frozen=True)
 class Report:
-    """What a run reports about the program of a forged module."""
+    """What a run found out about the program of a forged module."""
 
     run: Path
     finding: Finding
-    """Comparison of the program with the module in eager mode."""
+    """Result of comparing the program with the module in eager mode."""
     speedup: Interval | None = None
-    """Speedup over the module in eager mode, from the repetitions where there are some; absent where no kernel was
-    found, or it was not timed."""
+    """Speedup over the module in eager mode. It comes from the repeated evaluations, if there were any. None if no
+    kernel was found, or if the kernel was not timed."""
     receipt: Receipt | None = None
     labels: tuple[str, ...] = ()
     reason: str = ""
-    """Why no kernel was found, or why the speedup is unknown."""
+    """Why no kernel was found, or why it is not known whether the kernel is faster. Empty otherwise."""
 
     def __str__(self) -> str:
         if self.speedup is None:
@@ -60,29 +61,30 @@ class Report:
 
 @dataclass
 class ForgedKernel:
-    """What a forged module holds besides the caller's module. All of it can be pickled."""
+    """Everything that a forged module holds besides the caller's module. It can be pickled."""
 
     report: Report
     recipe: Recipe | None
-    """Absent where the caller's module always runs."""
+    """How to build the program. None if the caller's module always runs."""
     calls: Calls | None = None
     verified: Verified | None = None
     output: Any = None
-    """The structure that the module returns, with numbers in place of tensors. Absent where the program returns that
-    structure itself; it cannot for named tuples and other custom types."""
+    """The structure that the module returns, with a number for each tensor. None if the program returns that structure
+    itself. It cannot do so for named tuples and other classes of the user."""
     device_type: str = ""
     fallback: bool = True
-    """Whether the original module may serve other calls. A graph that was traced for one shape may not."""
+    """Whether the original module may serve calls that the program cannot serve. False if the original is only a graph
+    traced for one shape."""
 
     @property
     def updates_state(self) -> bool:
-        """Whether calls change buffers of the module. If so, no call may be made only to inspect it."""
+        """Whether a call changes buffers of the module. If so, no call may be made merely to measure it."""
         return self.recipe is not None and self.recipe.updates_state
 
 
 @dataclass
 class _Bound:
-    """The program built for the module's present weights, or the obstacle that prevented the build."""
+    """The program, built for the module's present weights, or the obstacle that prevented the build."""
 
     snapshot: Snapshot
     program: Program | None = None
@@ -91,7 +93,8 @@ class _Bound:
 
 
 class _FromReport:
-    """An attribute of the report, unless the caller's module has one of the same name."""
+    """A class attribute that returns a field of the report. It is not used if the caller's module has an attribute of
+    that name."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -109,9 +112,9 @@ REPORTED = ("report", "receipt", "speedup", "finding", "labels", "run")
 class ForgedModule(nn.Module):
     """The caller's module with a verified program: same class, parameters, buffers, state dict, hooks and attributes.
 
-    A call runs the program when it was verified for inputs of this form, needs no gradients, and the module has not
-    been changed in a way that the program cannot follow; changed weights it follows. Every other call runs the caller's
-    own `forward`, with one `FallbackWarning` for each reason.
+    A call runs the program if three conditions hold: the program was verified for such inputs, no gradients are needed,
+    and the module has changed in nothing but its weights. Every other call runs the caller's own `forward`, with one
+    `FallbackWarning` for each kind of reason.
     """
 
     forged_from: ClassVar[type[nn.Module]]
@@ -119,7 +122,7 @@ class ForgedModule(nn.Module):
     _kforge_dispatch: ClassVar[_Dispatch]
 
     report: Report
-    """What the run says about the program; the attributes below are parts of it. Where the caller's module has an
+    """What the run found out about the program. The attributes below are fields of it. If the caller's module has an
     attribute of the same name, that attribute is returned instead."""
     receipt: Receipt | None
     speedup: Interval | None
@@ -152,7 +155,8 @@ class ForgedModule(nn.Module):
 
 
 class _Dispatch:
-    """Decides for each call of a forged module which program runs, and holds the built program."""
+    """Decides for each call of a forged module whether the program or the original runs, and holds the built
+    program."""
 
     def __init__(self, kernel: ForgedKernel) -> None:
         self._kernel = kernel
@@ -160,7 +164,10 @@ class _Dispatch:
         self._said: set[str] = set()
 
     def serve(self, module: ForgedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the program returns, or `_NOT_SERVED`. Warns once for each reason why it cannot serve."""
+        """Return the program's result for this call, or `_NOT_SERVED` if the program cannot serve it.
+
+        Warns once for each kind of reason. If there is no original to fall back to, raises InputError instead.
+        """
         kernel = self._kernel
         if kernel.recipe is None:
             return _NOT_SERVED
@@ -178,7 +185,7 @@ class _Dispatch:
         return pytree.tree_unflatten(pytree.tree_leaves(output), pytree.tree_structure(kernel.output))
 
     def prepare(self, module: ForgedModule) -> Obstacle | None:
-        """Build the program for the module as it is now."""
+        """Build the program for the module's present weights. Returns the obstacle if it cannot run, otherwise None."""
         if self._kernel.recipe is None:
             return None
         self._bound = self._bind(module)
@@ -197,14 +204,15 @@ class _Dispatch:
         if devices:
             return _Bound(snapshot, obstacle=Obstacle("device", "the module's weights are on several devices"))
         try:
-            # tensors made in inference mode would stay without version counters, which later calls need
+            # tensors made in inference mode have no version counters, which later calls need
             with torch.inference_mode(False), torch.no_grad():
                 return _Bound(snapshot, Program(kernel.recipe, tensors, device), device=device)
         except Unusable as error:
             return _Bound(snapshot, obstacle=Obstacle("program", f"the program cannot be used here: {error}"))
 
     def _obstacle(self, module: ForgedModule, args: tuple[Any, ...]) -> Obstacle | None:
-        """Why the program cannot serve the call; None when it can, and is bound to the module as it is now."""
+        """Return why the program cannot serve the call. None if it can; the program is then bound to the module's
+        present weights."""
         kernel, bound = self._kernel, self._bound
         assert kernel.calls is not None
         if (obstacle := moment.transformed()) is not None:
@@ -223,7 +231,7 @@ class _Dispatch:
         if not self._kernel.fallback:
             raise InputError(
                 f"this module was loaded without its original and cannot serve this call: {obstacle.reason}{advice}; "
-                "kforge.load(run, module) takes the original as well"
+                "load it with kforge.load(run, module) to have the original serve such calls"
             )
         if obstacle.kind != MISFIT and obstacle.kind not in self._said:
             self._said.add(obstacle.kind)
@@ -241,7 +249,10 @@ def _elsewhere(device: torch.device) -> Obstacle | None:
 
 
 def forged(module: nn.Module, kernel: ForgedKernel) -> ForgedModule:
-    """A forged module around the caller's. Raises InputError for a class that cannot be derived from."""
+    """Return a forged module that shares its `__dict__` with the caller's module.
+
+    Raises InputError if no class can be derived from the module's class.
+    """
     kind = type(module)
     namespace: dict[str, Any] = {
         "__module__": __name__,
@@ -264,25 +275,25 @@ def forged(module: nn.Module, kernel: ForgedKernel) -> ForgedModule:
 
 
 def prepare(module: ForgedModule) -> Obstacle | None:
-    """Build the program now instead of at the first call. Returns why it cannot run, or None."""
+    """Build the program now instead of at the first call. Returns the obstacle if it cannot run, otherwise None."""
     return module._kforge_dispatch.prepare(module)
 
 
 def _construct_plain(kind: type[ForgedModule], *args: Any, **kwargs: Any) -> nn.Module:
-    """Make a plain object: `nn.Sequential` and others construct further objects of their own class, which are not
-    forged."""
+    """Return an object of the caller's class instead of a forged one. Used if the module's own code constructs further
+    objects of its class, as `nn.Sequential` does."""
     return kind.forged_from(*args, **kwargs)
 
 
 def plain(module: ForgedModule) -> nn.Module:
-    """The same object as an instance of the caller's own class."""
+    """Return an object of the caller's own class that shares its `__dict__` with the forged module."""
     plain: nn.Module = object.__new__(module.forged_from)
     plain.__dict__ = module.__dict__
     return plain
 
 
 class _Probe(pickle.Pickler):
-    """Pickles everything but the tensors' values, to find out whether a module can be pickled."""
+    """Pickles everything except the values of tensors, to find out whether a module can be pickled."""
 
     def reducer_override(self, value: Any) -> Any:
         return (int, ()) if isinstance(value, torch.Tensor) else NotImplemented

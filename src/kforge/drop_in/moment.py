@@ -1,5 +1,5 @@
-"""Decides whether torch is in a state in which a program can run: a program has no gradients, and tracers cannot see
-it. (torch)"""
+"""Checks whether torch is in a state in which a program can run. Kernels compute no gradients, and tracers cannot see
+them. (torch)"""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 GRADIENTS = Obstacle(
     "gradients",
     "gradients are needed, and a kernel has none",
-    "for inference, wrap the call in torch.no_grad(); for training this is as it should be",
+    "for inference, wrap the call in torch.no_grad(); for training, the original must run",
 )
 AUTOCAST = Obstacle(
-    "autocast", "the call is inside torch.autocast", "leave autocast for this call, or forge in its dtype"
+    "autocast", "the call is inside torch.autocast", "disable autocast for this call, or forge a module of its dtype"
 )
 TRACED = Obstacle("tracing", "the call is traced or transformed by torch (jit, fx, functorch, a dispatch mode)")
 FORWARD_GRADIENTS = Obstacle("forward gradients", "forward-mode gradients are computed, and a kernel has none")
@@ -34,13 +34,14 @@ HOOKS = Obstacle("hooks", "forward hooks for all modules are registered with tor
 
 
 def transformed() -> Obstacle | None:
-    """Return the obstacle when a tracer, a functorch transform or a dispatch mode is active; None when none is."""
+    """Return an obstacle if a tracer, a functorch transform or a dispatch mode is active, otherwise None."""
     active = torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() or _in_functorch()
     return TRACED if active else None
 
 
 def obstacle(args: tuple[Any, ...], weights: Sequence[torch.Tensor], device_type: str) -> Obstacle | None:
-    """Return any other reason why a program cannot run now; None if it can run."""
+    """Return an obstacle if gradients, autocast, changed defaults or global hooks keep the program from running,
+    otherwise None."""
     if torch.is_grad_enabled() and (any(each.requires_grad for each in weights) or _requires_grad(args)):
         return GRADIENTS
     if torch.is_autocast_enabled(device_type):

@@ -1,6 +1,6 @@
 """Builds a verified program in the caller's process, with the caller's own weights. (torch)
 
-This executes a program that kforge has verified, with all rights of the caller's process.
+The program was verified by kforge, and runs with all rights of the caller's process.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ if TYPE_CHECKING:
 
 
 class Unusable(Exception):
-    """The program cannot be built or bound here; the message says why, in one line."""
+    """Raised if the program cannot be built or cannot be bound to the weights. The message says why, in one line."""
 
 
 @dataclass
 class Recipe:
-    """What the program is built from: its source, its constructor's arguments, and tensors that the module lacks."""
+    """What a program is built from: its source, the arguments of its constructor, and tensors that the caller's module
+    does not hold."""
 
     source: str
     arguments: tuple[Any, ...] = ()
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Large constants of the traced module that are not its parameters or buffers."""
+    """Large constants of the traced graph that are neither parameters nor buffers of the module, by name."""
     updates_state: bool = False
-    """Whether the module writes into its buffers. The program must then do so, too."""
+    """Whether a call of the module writes into its buffers, so that the program must do so, too."""
 
 
 class Program:
-    """A `ModelNew` that computes with the weights of another module."""
+    """An object of the program's class `ModelNew` that computes with the weights of another module."""
 
     def __init__(self, recipe: Recipe, weights: Mapping[str, torch.Tensor], device: torch.device) -> None:
         """Build the program and bind it to the weights, by name. Raises Unusable."""
@@ -67,14 +68,14 @@ class Program:
         return output
 
     def _write_back(self) -> None:
-        """Copy buffers back to the caller's module: a program may replace a buffer instead of writing into it."""
+        """Copy to the caller's module those buffers that the program replaced instead of writing into them."""
         for registry, name, bound, original in self._bound:
             if registry[name] is not bound:
                 original.copy_(registry[name])
                 registry[name] = bound
 
     def _made(self, device: torch.device) -> nn.Module:
-        """Return the program's own module, with the weights that its constructor makes."""
+        """Return a new `ModelNew`, with the weights that its constructor makes. Raises Unusable."""
         module = _execute(self.recipe.source)
         try:
             with seeded(0), _usual_defaults():
@@ -87,15 +88,15 @@ class Program:
     def _found(
         self, name: str, own: torch.Tensor, weights: Mapping[str, torch.Tensor], device: torch.device
     ) -> torch.Tensor:
-        """Return the tensor of the caller's module that corresponds to this tensor of the program."""
+        """Return the tensor of the caller's module that corresponds to this tensor of the program. Raises Unusable."""
         theirs = weights.get(name)
         if theirs is None:
             theirs = self.recipe.constants.get(name)
             theirs = theirs.to(device) if theirs is not None else None
         if theirs is None:
-            raise Unusable(f"the program holds '{name}', which the module does not")
+            raise Unusable(f"the program has a tensor '{name}', which the module does not have")
         if (theirs.shape, theirs.dtype, theirs.device) != (own.shape, own.dtype, own.device):
-            raise Unusable(f"'{name}' of the module is not like that of the program")
+            raise Unusable(f"'{name}' of the module has another shape, dtype or device than that of the program")
         return theirs
 
 
@@ -112,15 +113,16 @@ def _execute(source: str) -> types.ModuleType:
             code = compile(source, filename, "exec", dont_inherit=True)  # not our own `__future__` imports
             exec(code, module.__dict__)  # noqa: S102 - verified, and what a user asked for
     except Exception as error:
-        raise Unusable(f"the program does not load: {one_line(error)}") from error
+        raise Unusable(f"the program cannot be loaded: {one_line(error)}") from error
     return module
 
 
 def _share_memory(own: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> bool:
-    """Give the program's tensors the memory of the caller's. Returns False where only copies work.
+    """Make the program's tensors use the memory of the caller's tensors. Returns False if that is not possible and
+    copies are needed.
 
-    Copies are needed where the caller's tensors have another memory layout than the verified ones, and where the
-    program keeps views of the memory that its constructor made.
+    Copies are needed if the caller's tensors have another memory layout than the verified ones, or if the program keeps
+    views of the memory that its constructor made.
     """
     if not all(_lie_alike(each, theirs[name]) for name, each in own.items()):
         return False
@@ -136,12 +138,13 @@ def _lie_alike(own: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return parameters and persistent buffers themselves, as the evaluator sets them."""
+    """Return the module's parameters and persistent buffers, not copies of them, by name. These are the tensors that
+    the evaluator sets."""
     return dict(model.state_dict(keep_vars=True))
 
 
 def _places(model: nn.Module) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yield where each tensor of the state is registered: the registry, the name in it, and the full name."""
+    """Yield where each tensor of the state is registered: the dictionary, the key in it, and the full dotted name."""
     state = _state(model)
     for prefix, owner in model.named_modules(remove_duplicate=False):
         for registry in (owner._parameters, owner._buffers):
@@ -153,7 +156,7 @@ def _places(model: nn.Module) -> Iterator[tuple[dict[str, Any], str, str]]:
 
 @contextmanager
 def _usual_defaults() -> Iterator[None]:
-    """Set float32 as torch's default dtype, for which programs are written."""
+    """Set torch's default dtype to float32 inside the `with` block, because programs rely on it."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:

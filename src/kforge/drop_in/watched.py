@@ -1,8 +1,8 @@
-"""Records what a program relies on in the caller's module, and detects whether it has changed since. (torch)
+"""Records everything in the caller's module that a program relies on, and detects later changes. (torch)
 
 A module can change in many ways between two calls: a training step writes into its weights, `load_state_dict` and `to`
 replace them, user code sets `eps` or swaps a submodule. A `Snapshot` detects each of these with a few lookups;
-`Verified` decides what to do then.
+`Verified` then decides whether the program may still be used.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ AGAIN = "forge the module again as it is now"
 
 
 def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return parameters, buffers and tensors that are plain attributes, by dotted name; a tied tensor is there under
-    each name."""
+    """Return all parameters, buffers and tensors that are plain attributes, by dotted name. A tensor with several names
+    is listed under each."""
     named = {}
     for prefix, owner in module.named_modules(remove_duplicate=False):
         for registry in (vars(owner), owner._buffers, owner._parameters):
@@ -39,7 +39,7 @@ def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 class Snapshot:
-    """The state of a module at one moment. The comparison runs in C loops, because every call pays for it."""
+    """The state of a module at one moment. The comparison uses loops in C, because every call pays for it."""
 
     def __init__(self, module: nn.Module) -> None:
         members = list(module.modules())
@@ -78,29 +78,31 @@ class Snapshot:
 
 
 _OWN_FORWARD = {"forward"}
-"""An object's own `forward` attribute hides that of its class."""
+"""Name of an attribute that an object may have itself; it then hides the method of its class."""
 _FORWARD = repeat("forward")
 _version = attrgetter("_version")
 
 
 @dataclass
 class Verified:
-    """What a program was verified against: the state of the module that it replaces."""
+    """The state of the module against which the program was verified."""
 
     settings: dict[str, dict[str, Any]]
-    """For each submodule: its type, and attributes that are plain values (numbers, strings)."""
+    """For each submodule: its type, and those attributes that are plain values (numbers, strings)."""
     hooks: tuple[Any, ...]
-    """Hooks that were there when the module was traced: the program does what they do."""
+    """Forward hooks that were registered when the module was traced. The program includes their effect."""
     modes: tuple[tuple[bool, ...], ...]
-    """Training flags of all submodules with which the module computes the same; empty where the flags do not matter."""
+    """Training flags of all submodules for which the module computes the same as when it was traced. Empty if the flags
+    do not matter."""
     bound: dict[str, tuple[torch.Size, torch.dtype]]
-    """Tensors that the program holds as well, by name."""
+    """Shape and dtype of the tensors that the program shares with the module, by name."""
     constants: dict[str, torch.Tensor]
-    """Tensors whose values at verification time the program contains."""
+    """Tensors of the module that are constants in the program, with their values at verification, by name."""
 
     @classmethod
     def of(cls, module: nn.Module, held: set[str], *, any_mode: bool) -> Verified:
-        """Record the module as it is now; `held` are the names of the tensors that the program holds."""
+        """Return a record of the module as it is now. `held` are the names of the tensors that the program shares with
+        it."""
         tensors = named_tensors(module)
         return cls(
             settings=_all_settings(module),
@@ -111,7 +113,8 @@ class Verified:
         )
 
     def changed(self, module: nn.Module, device_type: str) -> Obstacle | None:
-        """Why the program may no longer replace the module; None where it still may, with its weights bound again."""
+        """Return why the program may no longer replace the module, as an Obstacle. None if it still may, after its
+        weights are bound again."""
         if (reason := self._other_settings(module)) is not None:
             return Obstacle("settings", reason, AGAIN)
         if [*map(id, _hooks(module))] != [*map(id, self.hooks)]:
@@ -119,7 +122,7 @@ class Verified:
             return Obstacle("hooks", reason, "remove the hooks, or forge the module again")
         if self.modes and _modes(module) not in self.modes:
             now = "training" if module.training else "evaluation"
-            reason = f"the module was forged in another mode than {now} mode, where it computes something else"
+            reason = f"the module is in {now} mode, was forged in the other mode, and computes something else there"
             return Obstacle("mode", reason, f"call .{'eval' if module.training else 'train'}(), or {AGAIN}")
         return self._other_tensors(named_tensors(module), device_type)
 
@@ -149,13 +152,13 @@ class Verified:
                     torch.strided,
                 )
             ):
-                reason = f"'{name}' no longer is a plain {dtype} tensor of shape {tuple(shape)}"
+                reason = f"'{name}' is no longer a plain {dtype} tensor of shape {tuple(shape)}"
                 return Obstacle("weights", reason, AGAIN)
             if each.device.type != device_type:
                 reason = f"'{name}' is on {each.device}, and the kernel was verified on a {device_type} device"
                 return Obstacle("device", reason, f"move module and inputs to {device_type}")
             if each.is_inference():
-                reason = f"'{name}' was made in inference mode, where changes of its values cannot be seen"
+                reason = f"'{name}' was made in inference mode, so that changes of its values cannot be detected"
                 return Obstacle("weights", reason, "make the weights outside of torch.inference_mode()")
         for name, kept in self.constants.items():
             each = tensors.get(name)
@@ -174,7 +177,7 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
-    """Return the attributes whose change may change what the module computes, except the training mode."""
+    """Return the plain attributes of a module whose change may change what it computes, except the training flag."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -199,7 +202,7 @@ def _all_settings(module: nn.Module) -> dict[str, dict[str, Any]]:
 
 
 def _plain_type(module: nn.Module) -> str:
-    """Return the name of a module's class; for a forged module, that of the caller's class."""
+    """Return the full name of a module's class. For a forged module, that of the caller's class."""
     kind = getattr(type(module), "forged_from", type(module))
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -208,6 +208,11 @@ class Judge:
         """
         warm.share(Path(self._setup.cache), self._begins_with(), ready)
 
+    def interrupt(self) -> None:
+        """End the request that another thread is making: there it raises EvaluationError."""
+        if (referee := self._referee) is not None:
+            referee.interrupt()
+
     def close(self) -> None:
         """End the referee and remove the work folder."""
         if self._referee is not None:

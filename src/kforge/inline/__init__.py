@@ -1,16 +1,17 @@
-"""The tiny runtime a program may import: compile a source string, launch its kernels on tensors.
+"""The small runtime that a program may import: it compiles a source string and launches its kernels on tensors.
 
     library = inline.compile(source)
     library.kernel_name(x, out, x.numel())
 
-C++ runs on the host. Kernels of an accelerator's language are also told how many threads they get, and run on
-torch's current stream:
+C++ runs on the host. Kernels in an accelerator's language also take the number of threads, and run on torch's current
+stream:
 
     library = inline.compile(source, language)
     library.kernel_name(x, out, x.numel(), threads=x.numel(), group_size=256)
 
-It imports nothing else of kforge, and torch only when something is compiled or launched. Signatures are read from
-the source, so a wrong argument is a LaunchError that names the kernel and the argument instead of a crash.
+This package imports no other part of kforge, and imports torch only when something is compiled or launched. Signatures
+are read from the source, so that a wrong argument raises a LaunchError that names the kernel and the argument, instead
+of crashing the process.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ _LANGUAGES = {
 
 
 def compile(source: str, language: str = "c++", flags: Sequence[str] = ()) -> Library:  # noqa: A001 - the house word
-    """Build the source, or take it from the cache, and load it.
+    """Return the library built from this source, from the cache if the same source was built before.
 
-    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
-    this machine cannot build that language.
+    Raises CompileError if the source does not compile or has no kernel that can be called, and ToolchainError if this
+    machine cannot build the language.
     """
     if isinstance(flags, str):
         raise ToolchainError(f"flags must be a list of strings, got the string {flags!r}")
     backend = _LANGUAGES.get(language)
     if backend is None:
-        raise ToolchainError(f"no backend for the language {language!r}; there is: {', '.join(_LANGUAGES)}")
+        raise ToolchainError(f"no backend for the language {language!r}; known languages: {', '.join(_LANGUAGES)}")
     return backend(source, tuple(flags))

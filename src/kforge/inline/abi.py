@@ -1,4 +1,4 @@
-"""The C types that a kernel's parameters may have, by their C++ spelling."""
+"""A table of the C types that a kernel's parameters may have, by their C++ spelling."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Element:
-    """A C type: what a pointer to it may point at, and how a single value of it is passed."""
+    """A C type that a parameter may have, by value or behind a pointer."""
 
     spelling: str
     kind: Literal["integer", "float", "bool", "void", "storage"]
-    """`storage` is a type that ctypes cannot pass by value: it occurs behind pointers only."""
+    """`storage` is a type that ctypes cannot pass by value. It is allowed behind pointers only."""
     ctype: Any
     dtypes: tuple[str, ...]
-    """torch's names of the dtypes a tensor may have; empty means any."""
+    """torch's names of the dtypes that a tensor may have if a pointer to this type is expected. Empty means any."""
     alignment: int = 1
-    """Required alignment in bytes, where it is more than the dtype's: kernels that read several elements at once fault
-    without it."""
+    """Required alignment of a tensor in bytes, if it is more than the dtype's own. Kernels that read several elements
+    at once crash without it."""
 
     @property
     def range(self) -> tuple[int, int]:
-        """The least and the greatest value of an integer type."""
+        """The smallest and the largest value of an integer type."""
         bits = 8 * ctypes.sizeof(self.ctype)
         unsigned = self.ctype(-1).value > 0
         return (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -37,7 +37,7 @@ def _integer(spelling: str, ctype: Any, *also: str) -> Element:
     return Element(spelling, "integer", ctype, (f"{sign}int{8 * ctypes.sizeof(ctype)}", *also))
 
 
-# torch has no unsigned dtype for every tensor that kernels read as raw bits: a mask is bytes, a bfloat16 is 16 bits.
+# Kernels read some tensors as raw bits through an unsigned type: a bool mask as bytes, a bfloat16 as 16 bits.
 _BYTES = ("bool",)
 _HALVES = ("bfloat16", "float16")
 
@@ -97,19 +97,20 @@ _INTEGER_WORDS = frozenset({"signed", "unsigned", "char", "short", "int", "long"
 
 
 def is_type_word(word: str) -> bool:
-    """Whether the word can only be part of a type of several words, never a parameter's name."""
+    """Return whether the word can only be part of a type name, such as `unsigned`, and never a parameter's name."""
     return word in _INTEGER_WORDS
 
 
 def element(words: Sequence[str]) -> Element | None:
-    """The type these words spell (`long unsigned int` is `unsigned long`), or None when it is not in the table."""
+    """Return the type that these words spell (`long unsigned int` is `unsigned long`), or None if it is not in the
+    table."""
     if words and set(words) <= _INTEGER_WORDS:
         return _ELEMENTS.get(_integer_spelling(words))
     return _ELEMENTS.get(" ".join(words))
 
 
 def _integer_spelling(words: Sequence[str]) -> str:
-    """The canonical order of C's interchangeable integer words."""
+    """Return the canonical spelling of an integer type, whose words C allows in any order."""
     if "char" in words:
         sign = next((word for word in words if word in ("signed", "unsigned")), None)
         return f"{sign} char" if sign else "char"

@@ -1,6 +1,7 @@
-"""Converts the arguments of a launch to C values, or says in one line which one does not fit.
+"""Converts the arguments of a launch to C values. An argument that does not fit raises LaunchError, with one line that
+names the argument.
 
-Everything that the signature determines is computed once, because a launch should cost a few microseconds.
+Everything that depends on the signature alone is computed once, because a launch should cost only a few microseconds.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ _FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 @dataclass(frozen=True)
 class MemoryKind:
-    """Where the tensors of a kernel must lie."""
+    """In which memory a kernel's tensors must lie."""
 
     holds: Callable[[Any], bool]
-    """Whether a tensor lies there."""
+    """Returns whether a tensor lies in this memory."""
     words: str
-    """How an error message describes the required memory: `in host memory`."""
+    """How an error message describes the memory, such as `in host memory`."""
 
 
 HOST = MemoryKind(operator.attrgetter("is_cpu"), "in host memory")
 
 
 class Arguments:
-    """The checks of one signature."""
+    """Checks and converts the arguments of kernels with one signature."""
 
     __slots__ = ("_converters", "_signature")
 
@@ -52,7 +53,7 @@ class Arguments:
         ]
 
     def convert(self, given: tuple[Any, ...]) -> list[Any]:
-        """Addresses of tensors and plain numbers. Raises LaunchError."""
+        """Return the addresses of tensors, and other arguments as plain numbers. Raises LaunchError."""
         if len(given) != len(self._converters):
             raise LaunchError(self._count_message(len(given)))
         return [convert(value) for convert, value in zip(self._converters, given, strict=True)]

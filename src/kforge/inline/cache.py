@@ -1,9 +1,9 @@
-"""Caches builds on disk by content. Safe against races, killed processes and damage, without a lock.
+"""A cache of builds on disk, by content. It is safe against races, killed processes and damaged files, without a lock.
 
-An entry is one file: the built file, then the SHA-256 of its bytes (loaders ignore what follows the last section). It
-is written elsewhere and renamed into place, so a reader sees a whole entry or none; two builders of one key replace
-each other's equal work. A cut or altered entry no longer matches its digest and is built again, because mapping a
-truncated library would kill the process with SIGBUS.
+An entry is one file: the built file, followed by the SHA-256 digest of its bytes. Loaders ignore the bytes after the
+last section. The file is written elsewhere and renamed into place, so that a reader sees a complete entry or none. If
+two processes build the same key, the later entry replaces an equal one. A truncated or altered entry no longer matches
+its digest and is built again, because mapping a truncated library would kill the process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def key(parts: Iterable[str]) -> str:
-    """Return a name that depends on everything that decides the result of a build."""
+    """Return the name of a cache entry: a hash of all parts that determine the result of a build."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(hashlib.sha256(part.encode()).digest())
@@ -30,10 +30,10 @@ def key(parts: Iterable[str]) -> str:
 
 
 def fetch(folder: Path, name: str, build: Callable[[Path], Path]) -> Path:
-    """Return the entry `name`; build it when it is absent or damaged.
+    """Return the path of the entry `name`. It is built if it is missing or damaged.
 
-    `build` gets a private folder and returns the path of the file it made there. Raises ToolchainError when the cache
-    cannot be written, and every error that `build` raises.
+    `build` gets a private folder and returns the path of the file that it made there. Raises ToolchainError if the
+    cache cannot be written, and every error that `build` raises.
     """
     entry = folder / name
     if _is_whole(entry):
@@ -59,7 +59,7 @@ def fetch(folder: Path, name: str, build: Callable[[Path], Path]) -> Path:
 
 
 def content(entry: Path) -> bytes:
-    """Return the built file's bytes, without the digest at the end. Raises OSError."""
+    """Return the bytes of the built file, without the digest at the end. Raises OSError."""
     return entry.read_bytes()[:-_DIGEST_BYTES]
 
 

@@ -1,4 +1,5 @@
-"""C++ through the plain C ABI: no Python or torch header is read, so a build takes a tenth of a second or two."""
+"""Compiles C++ and calls it through the plain C ABI. No header of Python or torch is read, so a build takes 0.1 to 0.2
+s."""
 
 from __future__ import annotations
 
@@ -19,17 +20,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMPILERS = ("g++", "c++", "clang++")
-"""Looked for on PATH in this order; g++ comes first because its code runs on the libgomp in torch's wheels."""
+"""Compilers that are searched on PATH, in this order. g++ is first because its code runs with the libgomp of torch's
+wheels."""
 
 _APPLE = sys.platform == "darwin"
-"""Whether the compiler is Apple's clang, also under the name g++."""
+"""Whether the compiler is Apple's clang, which is also called g++ there."""
 
 
 def compile_flags(*, apple: bool) -> tuple[str, ...]:
-    """Return the flags of every build. Apple's driver takes OpenMP only behind -Xpreprocessor, and no -march=native.
+    """Return the flags of every build. Apple's compiler takes OpenMP only behind -Xpreprocessor, and no -march=native.
 
-    The last two change no value. Kernels use neither `errno` nor the processor's exception flags, and a compiler that
-    must keep them does not vectorize a loop with a square root or a condition in it.
+    The last two flags change no result. Kernels use neither `errno` nor floating-point exception flags; a compiler that
+    must keep them does not vectorize loops with a square root or a condition.
     """
     native, threads = ("-mcpu=native", ("-Xpreprocessor", "-fopenmp")) if apple else ("-march=native", ("-fopenmp",))
     return ("-O3", native, *threads, "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
@@ -40,15 +42,15 @@ _DIAGNOSTICS = ("-ferror-limit=20" if _APPLE else "-fmax-errors=20", "-fdiagnost
 _LINKER_PREFIXES = ("-l", "-L", "-Wl,")
 _BOTH_STEPS = "-fsanitize"
 SOURCE = "kernel.cpp"
-"""The name of a source string in compiler messages."""
+"""The name of the source in compiler messages."""
 _OBJECT, _LIBRARY = "kernel.o", "kernel.so"
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
-    """Compile the source, or take it from the cache, and load it.
+    """Return the library built from this source, from the cache if possible.
 
-    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
-    this machine has no C++ compiler or no writable cache.
+    Raises CompileError if the source does not compile or has no kernel that can be called, and ToolchainError if this
+    machine has no C++ compiler or no writable cache.
     """
     compiler = find_compiler()
     runtime = openmp.torch_runtime()
@@ -62,14 +64,15 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     try:
         native = ctypes.CDLL(str(path))
     except OSError as error:
-        raise CompileError(f"the built library does not load: {error}") from error
+        raise CompileError(f"the built library cannot be loaded: {error}") from error
     # A declaration of a foreign function, or one that the preprocessor removed, has no symbol here.
     present = {name: one for name, one in signatures.items() if hasattr(native, name)}
     return Library({name: Kernel(native[name], one) for name, one in present.items()}, (build, (source, flags)))
 
 
 def preloadable(source: str) -> Path:
-    """Build a library that needs only the C library, for LD_PRELOAD. Raises CompileError and ToolchainError."""
+    """Build a library for LD_PRELOAD, which needs only the C library, and return its path. Raises CompileError and
+    ToolchainError."""
     compiler = find_compiler()
 
     def make(place: Path) -> Path:
@@ -82,7 +85,7 @@ def preloadable(source: str) -> Path:
 
 
 def find_compiler() -> str:
-    """The C++ compiler that builds kernels here. Raises ToolchainError where there is none."""
+    """Return the path of the C++ compiler. Raises ToolchainError if there is none."""
     for name in COMPILERS:
         found = shutil.which(name)
         if found:
@@ -92,7 +95,8 @@ def find_compiler() -> str:
 
 @cache
 def _target(compiler: str, flags: tuple[str, ...]) -> str:
-    """Return the compiler's version, and what `native` means on this processor."""
+    """Return a text that identifies the compiler's version and the processor that `native` stands for. It is part of
+    the cache key."""
     command = [
         compiler,
         "-v",
@@ -115,8 +119,8 @@ def _target(compiler: str, flags: tuple[str, ...]) -> str:
 
 def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | None, target: str, place: Path) -> Path:
     (place / SOURCE).write_text(source, encoding="utf-8")
-    # Two steps, because the driver's own link step would add the system's OpenMP runtime beside torch's, and,
-    # before GCC 13, turn -ffast-math into start-up code that flushes denormals in the whole process.
+    # Compiling and linking are two steps. In one step the compiler would link the system's OpenMP runtime beside
+    # torch's, and before GCC 13 -ffast-math would add start-up code that flushes denormals in the whole process.
     _run([compiler, *FLAGS, *_DIAGNOSTICS, *_compile_only(flags), "-c", SOURCE, "-o", _OBJECT], place)
     libraries = [flag for flag in flags if flag.startswith((*_LINKER_PREFIXES, _BOTH_STEPS))]
     # clang calls another OpenMP runtime (__kmpc_*), which libgomp does not offer, so clang links its own.
@@ -126,10 +130,10 @@ def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | N
 
 
 def link_flags(runtime: Path | None, *, apple: bool) -> list[str]:
-    """Return the arguments of the link step. `runtime`: the OpenMP library to link; None: the compiler's own.
+    """Return the arguments of the link step. `runtime` is the OpenMP library to link; None means the compiler's own.
 
-    Undefined symbols fail here with the linker's message, and not when the library is loaded: Apple's linker does so
-    without being told.
+    Undefined symbols must fail here, with the linker's message, and not when the library is loaded. Apple's linker does
+    so by default.
     """
     how = ["-dynamiclib"] if apple else ["-shared", "-Wl,-z,defs"]
     own = "-lomp" if apple else "-fopenmp"
@@ -141,7 +145,7 @@ def _compile_only(flags: Sequence[str]) -> list[str]:
 
 
 def _run(command: list[str], place: Path) -> None:
-    """Run one step in the build's folder, so that messages say `kernel.cpp`."""
+    """Run one step in the build's folder, so that messages contain the short name `kernel.cpp`. Raises CompileError."""
     status, log = steps.run(command, place)
     if status != 0:
         raise CompileError(diagnostics.trim(log) or f"the compiler failed with status {status}", log)

@@ -1,4 +1,4 @@
-"""Cuts a compiler's output down to the lines that help to mend the source."""
+"""Reduces a compiler's output to the lines that help to fix the source."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _ERRORS = frozenset({"error", "fatal error", "catastrophic error", "sorry, unimp
 
 
 def trim(log: str, max_lines: int = MAX_LINES) -> str:
-    """The errors with their source context, without the warnings and notes between them.
+    """Return the errors with their source context, without warnings and notes.
 
-    A log in which no error is recognized is kept from its end, where a compiler that dies says why.
+    If no error is recognised, return the last lines of the log, where a compiler that crashes says why.
     """
     kept: list[str] = []
     in_error = False
     for line in log.splitlines():
         diagnostic = _DIAGNOSTIC.match(line)
         if diagnostic:
-            # collect2 only counts the linker's own lines, which stand above it.
+            # collect2 only summarizes the linker's own lines above it.
             in_error = diagnostic["kind"] in _ERRORS and not line.startswith("collect2:")
         elif line and not line[0].isspace():
-            # Not the indented context of the diagnostic above: "In function …", a linker's line, a summary.
+            # Not indented, so no context of the diagnostic above: "In function …", a linker's line, a summary.
             in_error = bool(_LINKER.search(line) or _ASSEMBLER.match(line))
         if in_error and line.strip():
             kept.append(line.rstrip())

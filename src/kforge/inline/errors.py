@@ -1,9 +1,8 @@
-"""Everything kforge.inline raises on purpose.
+"""The errors that kforge.inline raises.
 
-InlineError
-├── CompileError        the source does not build, or declares a kernel that cannot be called
-├── ToolchainError      no compiler, no place for the build cache: says nothing about the source
-└── LaunchError         a kernel was called with arguments that do not fit it
+InlineError ├── CompileError        the source does not compile, or declares a kernel that cannot be called ├──
+ToolchainError      this machine cannot build: no compiler, no writable cache; not the fault of the source └──
+LaunchError         a kernel was called with arguments that do not fit it
     └── UnknownKernel   the library has no such kernel (also an AttributeError)
 
 All of these can be pickled.
@@ -13,11 +12,11 @@ from __future__ import annotations
 
 
 class InlineError(Exception):
-    """Root of the tree."""
+    """Base class of all errors of kforge.inline."""
 
 
 class CompileError(InlineError):
-    """The source does not build; the message holds the lines that matter, `log` all of them."""
+    """The source does not compile. The message has the lines that matter; `log` is the compiler's whole output."""
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message, log)
@@ -28,11 +27,11 @@ class CompileError(InlineError):
 
 
 class ToolchainError(InlineError):
-    """This machine cannot build now, for a reason that has nothing to do with the source."""
+    """This machine cannot build, for a reason that is not the fault of the source."""
 
 
 class LaunchError(InlineError):
-    """The arguments do not fit the kernel; the message is one line that names both."""
+    """The arguments do not fit the kernel. The message is one line that names the kernel and the argument."""
 
 
 class UnknownKernel(LaunchError, AttributeError):

@@ -1,4 +1,4 @@
-"""Computes how many groups of threads a launch has: `threads` in all, `group_size` in each, in up to three
+"""Computes the number of thread groups of a launch from `threads` (in total) and `group_size`, in up to three
 dimensions."""
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ Three = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device can launch at once."""
+    """The largest launch that a device supports."""
 
     group: Three
     """Most threads of a group in each dimension."""
     group_threads: int
-    """Most threads of a group."""
+    """Most threads of a group in total."""
     groups: Three
     """Most groups in each dimension."""
 
 
 def grid(name: str, threads: Any, size: Three, limits: Limits) -> Three:
-    """Return the number of groups; the last group of a dimension may exceed `threads`. Raises LaunchError."""
+    """Return the number of groups in each dimension, rounded up so that there are at least `threads` threads. Raises
+    LaunchError."""
     total = three(name, "threads", threads, least=0)
     groups = (-(-total[0] // size[0]), -(-total[1] // size[1]), -(-total[2] // size[2]))
     if groups[0] > limits.groups[0] or groups[1] > limits.groups[1] or groups[2] > limits.groups[2]:
@@ -34,7 +35,7 @@ def grid(name: str, threads: Any, size: Three, limits: Limits) -> Three:
 
 
 def group(name: str, group_size: Any, limits: Limits) -> Three:
-    """Return the size of one group. Raises LaunchError."""
+    """Return the size of one thread group in three dimensions. Raises LaunchError if it exceeds the limits."""
     size = three(name, "group_size", group_size, least=1)
     if size[0] * size[1] * size[2] > limits.group_threads or any(map(operator.gt, size, limits.group)):
         raise LaunchError(
@@ -45,7 +46,8 @@ def group(name: str, group_size: Any, limits: Limits) -> Three:
 
 
 def three(name: str, what: str, value: Any, least: int) -> Three:
-    """Return one to three numbers of at least `least`, with ones for those that are not given. Raises LaunchError."""
+    """Return one to three numbers as three, with 1 for the missing ones. Raises LaunchError if a number is below
+    `least`."""
     try:
         given = [operator.index(one) for one in (value if isinstance(value, tuple | list) else (value,))]
     except TypeError:

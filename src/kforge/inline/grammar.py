@@ -1,6 +1,6 @@
-"""Reads declarations of C-like sources: words, statements, parameter lists.
+"""Reads declarations in C-like sources: tokens, statements and parameter lists.
 
-The text is tokenized, not preprocessed: what a macro hides is not seen. Bodies are skipped whole.
+The text is not preprocessed, so macros are not expanded. Function bodies are skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel; the name is empty where the source gives none."""
+    """One parameter of a kernel. The name is empty if the source gives none."""
 
     name: str
     element: abi.Element
@@ -27,7 +27,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """How a kernel is called."""
+    """A kernel's name, parameters and return type."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -54,19 +54,20 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
 def tokenize(source: str) -> list[str]:
-    """The words of a source, without blanks, comments and directives."""
+    """Return the tokens of a source, without blanks, comments and preprocessor directives."""
     return [match[0] for match in _TOKEN.finditer(source) if match.lastgroup not in ("blank", "directive")]
 
 
 def locate(source: str) -> list[tuple[str, int]]:
-    """The words of a source with their offsets, for a translation that edits the text."""
+    """Return the tokens of a source with their offsets, for code that edits the text."""
     return [
         (match[0], match.start()) for match in _TOKEN.finditer(source) if match.lastgroup not in ("blank", "directive")
     ]
 
 
 def read_statement(tokens: list[str], start: int, end: int) -> tuple[list[str], bool, int]:
-    """One declaration from `start`: its head, whether a body follows, and where the next one begins."""
+    """Read one declaration from the position `start`. Returns its tokens before the body, whether a body follows, and
+    the position after it."""
     position = start
     while position < end:
         word = tokens[position]
@@ -79,7 +80,7 @@ def read_statement(tokens: list[str], start: int, end: int) -> tuple[list[str], 
 
 
 def closing_bracket(tokens: Sequence[str], start: int) -> int:
-    """Where the bracket at `start` is closed; the end of the text where it never is."""
+    """Return the position of the bracket that closes the one at `start`, or the end of the text if none does."""
     opening, closing = tokens[start], _PAIRS[tokens[start]]
     depth = 0
     for position in range(start, len(tokens)):
@@ -90,6 +91,7 @@ def closing_bracket(tokens: Sequence[str], start: int) -> int:
 
 
 def without_attributes(head: Sequence[str]) -> list[str]:
+    """Return the tokens without attributes such as `__launch_bounds__(...)` and `[[...]]`."""
     kept: list[str] = []
     position = 0
     while position < len(head):
@@ -104,7 +106,8 @@ def without_attributes(head: Sequence[str]) -> list[str]:
 
 
 def read_parameters(name: str, words: Sequence[str]) -> tuple[Parameter, ...]:
-    """The parameters between the parentheses of a function. Raises CompileError for a type that cannot be passed."""
+    """Return the parameters between the parentheses of a function. Raises CompileError for a type that cannot be
+    passed."""
     parameters = tuple(
         read_parameter(part, f"{name}: parameter {index}") for index, part in enumerate(_split(words), start=1)
     )
@@ -115,7 +118,7 @@ def read_parameters(name: str, words: Sequence[str]) -> tuple[Parameter, ...]:
 
 
 def _split(words: Sequence[str]) -> list[list[str]]:
-    """A parameter list, cut at its commas; `()` and `(void)` are empty."""
+    """Return a parameter list, split at its commas. `()` and `(void)` give an empty list."""
     if not words or list(words) == ["void"]:
         return []
     parts: list[list[str]] = [[]]
@@ -128,7 +131,8 @@ def _split(words: Sequence[str]) -> list[list[str]]:
 
 
 def read_parameter(words: Sequence[str], place: str) -> Parameter:
-    """One `type name`, `type* name` or `type name[]`, whatever the qualifiers and their order."""
+    """Return one parameter, written as `type name`, `type* name` or `type name[]` with any qualifiers. Raises
+    CompileError."""
     bare = [word for word in words if word not in _QUALIFIERS and word not in ("std", "::")]
     array = "[" in bare
     if array:
@@ -143,7 +147,7 @@ def read_parameter(words: Sequence[str], place: str) -> Parameter:
     element = abi.element(bare[:split])
     if element is None or stars + array > 1 or len(names) > 1 or not all(name.isidentifier() for name in names):
         raise CompileError(
-            f"{place} '{' '.join(words)}' cannot be called from Python; "
+            f"{place} '{' '.join(words)}' cannot be passed from Python; "
             "use a pointer or a value of float, double, bool or a standard integer type"
         )
     return Parameter(names[0] if names else "", element, bool(stars + array))

@@ -1,10 +1,10 @@
-"""Records the kernels of devices that torch's profiler does not see, as the devices' own events time them.
+"""Records kernel launches on devices that torch's profiler does not see. The devices' own events give the times.
 
     with launches.recorded() as found:
         call()
 
-A language whose kernels run on such a device calls `note` for every launch while `recording()` is true. What such a
-device reaches is measured in the same way (`rates`).
+A language whose kernels run on such a device calls `note` for every launch while `recording()` is true. `rates`
+measures the peak rates of such a device in the same way.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from kforge.inline.library import Library
 
 STEPS = 256
-"""Steps of the loop in `multiplied`, see `rates`."""
+"""Number of steps of the loop in the kernel `multiplied`, see `rates`."""
 _COPIED_BYTES = 32 << 20
-"""Beyond most caches, and well under the least that a device can bind (128 MB)."""
+"""Bytes that the kernel `copied` copies: more than most caches hold, and well below the smallest buffer limit of a
+device (128 MB)."""
 _THREADS = 1 << 14
 _OPERATIONS = STEPS * 4 * 4 * 2
-"""Floating-point operations of a thread of `multiplied`: four vectors of four, a product and a sum each."""
+"""Floating-point operations of one thread of `multiplied`: a product and a sum, for four vectors of four, in each
+step."""
 _ROUNDS = 3
 
 
 class Launch(NamedTuple):
-    """One launch, with its times in nanoseconds of the device's clock."""
+    """One launch, with its start and end in nanoseconds of the device's clock."""
 
     name: str
     start: int
@@ -40,7 +42,8 @@ _recorders: list[list[Launch]] = []
 
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
-    """Collect the launches inside in a list. They run slower meanwhile, because each is timed."""
+    """Collect all launches inside the `with` block in the list that it yields. Launches are slower meanwhile, because
+    each is timed."""
     found: list[Launch] = []
     _recorders.append(found)
     try:
@@ -50,21 +53,22 @@ def recorded() -> Iterator[list[Launch]]:
 
 
 def recording() -> bool:
-    """Whether anything collects launches now."""
+    """Return whether launches are being recorded now."""
     return bool(_recorders)
 
 
 def note(name: str, start: int, end: int) -> None:
-    """Tell everything that collects launches about one."""
+    """Add one launch to every list that is being recorded."""
     for found in _recorders:
         found.append(Launch(name, start, end))
 
 
 def rates(library: Library) -> dict[str, float]:
-    """Return `bytes_per_second` and `flops_per_second` of a device; neither where its launches are not timed. (torch)
+    """Return `bytes_per_second` and `flops_per_second` of a device. Empty if the device does not time its launches.
+    (torch)
 
-    The library has two kernels, with a thread for each vector of four floats: `copied(x, out)`, and `multiplied(x,
-    out)`, in which four vectors are each multiplied with and added to another one in `STEPS` steps.
+    The library must have two kernels, with one thread for each vector of four floats: `copied(x, out)`, and
+    `multiplied(x, out)`, which multiplies and adds four vectors in each of `STEPS` steps.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""A built library and its kernels: arguments are checked, then passed straight to C."""
+"""A built C++ library and its kernels: checks the arguments of a call and passes them to C."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Library:
-    """The kernels of one source, as attributes: `library.name(*tensors_and_scalars)`."""
+    """The kernels of one source as attributes: `library.name(*tensors_and_scalars)`."""
 
     def __init__(self, kernels: Mapping[str, Any], recipe: tuple[Any, ...]) -> None:
-        """`recipe` is a pair (function, arguments) that makes an equal library."""
+        """`recipe` is a pair (function, arguments); calling the function makes an equal library. Copying and pickling
+        use it."""
         self.__kernels = dict(kernels)
         self.__recipe = recipe
         # Plain attributes, because a launch must not pay for __getattr__.
@@ -39,7 +40,7 @@ class Library:
 
 
 class Kernel:
-    """One `extern "C"` function."""
+    """One `extern "C"` function that can be called."""
 
     __slots__ = ("_arguments", "_function", "signature")
 
@@ -53,8 +54,8 @@ class Kernel:
         self._arguments = Arguments(signature, HOST)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Launch the kernel and wait for it.
+        """Run the kernel and return its result when it has finished.
 
-        Raises LaunchError when the arguments do not fit the signature.
+        Raises LaunchError if the arguments do not fit the signature.
         """
         return self._function(*self._arguments.convert(arguments))

@@ -1,14 +1,15 @@
-"""Finds the OpenMP runtime that torch runs on, so that kernels run on the same one.
+"""Finds the OpenMP runtime that torch uses, so that kernels use the same one.
 
-torch's wheels bundle an OpenMP runtime of their own. A second one in the process brings a second pool of threads:
-the two oversubscribe the cores, and `torch.set_num_threads` governs only torch's. What was found:
+torch's wheels bundle their own OpenMP runtime. A second runtime in the process would have a second pool of threads: the
+two would oversubscribe the cores, and `torch.set_num_threads` would control only torch's. There are two cases:
 
-- the x86-64 wheel of torch 2.13 carries `libgomp.so.1` under its usual soname, so a kernel linked with plain
-  `-fopenmp` gets torch's copy, but only when torch was loaded first;
-- where a wheel renames it (auditwheel makes `libgomp-<hash>.so.1.0.0`), that kernel pulls in the system's as well.
+- The x86-64 wheel of torch 2.13 has `libgomp.so.1` under its usual soname. A kernel linked with plain `-fopenmp` gets
+  torch's copy, but only if torch was loaded first.
+- A wheel may rename the file (auditwheel makes `libgomp-<hash>.so.1.0.0`). A kernel linked with plain `-fopenmp` then
+  loads the system's runtime as well.
 
-Hence a kernel is linked against the very file that torch has mapped, and never loaded before torch. The dynamic
-loader then finds that runtime by its soname, already there, in both cases.
+So a kernel is linked against the very file that torch has loaded, and never loaded before torch. The dynamic loader
+then finds that runtime by its soname in both cases.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kforge.inline.shared_objects import origin
 
 @cache
 def torch_runtime() -> Path | None:
-    """The OpenMP library that torch itself calls, or None when this torch was built without OpenMP."""
+    """Return the OpenMP library that torch itself uses, or None if this torch was built without OpenMP."""
     import torch
 
     ending = "dylib" if sys.platform == "darwin" else "so"

@@ -1,4 +1,4 @@
-"""Where a function of a loaded library really came from."""
+"""Finds the file from which a function of a loaded library came."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class _DlInfo(ctypes.Structure):
 
 
 def origin(function: Any) -> Path | None:
-    """The file that a ctypes function was loaded from, as the dynamic loader knows it."""
+    """Return the file from which a ctypes function was loaded, according to the dynamic loader. None if that is
+    unknown."""
     info = _DlInfo()
     found = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info))
     return Path(info.file_name.decode()).resolve() if found and info.file_name else None

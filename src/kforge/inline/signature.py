@@ -1,4 +1,5 @@
-"""Reads the signatures of a source's `extern "C"` functions, so that every launch can be checked."""
+"""Reads the signatures of the `extern "C"` functions in a C++ source, so that the arguments of every call can be
+checked."""
 
 from __future__ import annotations
 
@@ -24,13 +25,12 @@ _NOT_FUNCTIONS = frozenset({"typedef", "using", "template", "static", "static_as
 
 
 def parse(source: str) -> dict[str, Signature]:
-    """The signatures of all `extern "C"` functions, by name.
+    """Return the signatures of all `extern "C"` functions, by name.
 
-    A definition must be readable. A mere declaration may belong to a foreign library, so one with types
-    that are not in the table is passed over.
+    A declaration without a body may belong to another library, so it is skipped if its types are not in the table.
 
-    Raises CompileError for a definition with a type that cannot cross the border, for two definitions of one
-    name that differ, and for a source with no kernel at all.
+    Raises CompileError for a definition with a type that Python cannot pass, for two different definitions of one name,
+    and for a source without kernels.
     """
     declared: dict[str, Signature] = {}
     defined: dict[str, Signature] = {}
@@ -62,7 +62,7 @@ def _shape(signature: Signature) -> tuple[object, ...]:
 
 
 def _statements(tokens: list[str]) -> Iterator[tuple[list[str], bool]]:
-    """Every declaration with C linkage, as (the tokens before its `;` or body, whether it has a body)."""
+    """Yield every declaration with C linkage: its tokens before `;` or the body, and whether it has a body."""
     position = 0
     while position < len(tokens):
         if tokens[position : position + 2] != ["extern", '"C"']:
@@ -81,7 +81,7 @@ def _statements(tokens: list[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def _signature(head: Sequence[str]) -> Signature | None:
-    """The function that a declaration's head declares, or None when it declares something else."""
+    """Return the function that these tokens declare, or None if they declare something else. Raises CompileError."""
     words = [word for word in without_attributes(head) if word not in SPECIFIERS and word != '"C"']
     if "(" not in words:
         return None

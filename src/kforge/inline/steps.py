@@ -1,4 +1,4 @@
-"""Runs one step of a build in the build's folder, and ends it with all its children at the deadline."""
+"""Runs one step of a build in the build's folder. At the deadline, the step and all its child processes are killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _LOG_BYTES = 1 << 20
 
 
 def run(command: Sequence[str], place: Path) -> tuple[int, str]:
-    """Return the step's exit status and output. Raises CompileError when the deadline passes first."""
+    """Run the command and return its exit status and output. Raises CompileError if it does not finish before the
+    deadline."""
     deadline = configuration.current().deadline
     # Messages are read by rules and by models, so they must be in English, whatever the machine's locale is.
     command = ["env", "LC_ALL=C", *command]

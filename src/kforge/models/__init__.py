@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
-from kforge.models.exchange import Exchange, ExchangedModel, spent
+from kforge.models.exchange import Exchange, ExchangedModel, Question, spent
 from kforge.models.images import Image, NamedImages, read_images
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "LanguageModel",
     "Message",
     "NamedImages",
+    "Question",
     "Reply",
     "Request",
     "open_model",

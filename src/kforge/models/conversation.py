@@ -52,10 +52,13 @@ class Request(Record):
         return hashlib.sha256(json.dumps(question).encode()).hexdigest()[:20]
 
     @property
-    def image_files(self) -> tuple[tuple[str, Image], ...]:
-        """Return the images of all messages, each with the name of its file in an exchange."""
-        images = [image for message in self.messages for image in message.images]
-        return tuple((f"{self.identity}.image-{n}.{image.suffix}", image) for n, image in enumerate(images, 1))
+    def images(self) -> tuple[Image, ...]:
+        """Return the images of all messages."""
+        return tuple(image for message in self.messages for image in message.images)
+
+    def image_files(self, name: str) -> tuple[tuple[str, Image], ...]:
+        """Return the images of all messages, each with the name of its file. `name`: the question's in its exchange."""
+        return tuple((f"{name}.image-{n}.{image.suffix}", image) for n, image in enumerate(self.images, 1))
 
 
 def _whole(text: str) -> str:

@@ -1,9 +1,14 @@
-"""The exchange: one content-addressed folder that every model call goes through.
+"""The exchange: one folder that every model call goes through.
 
-    <identity>.request.json     written before the call
-    <identity>.reply.json       written after it, whole or not at all
-    <identity>.reply.md|.txt    the same answer as plain text, when a person or a coding agent writes it
-    <identity>.image-1.png      an image that goes with the request, to be looked at; the next one is image-2
+    001-generation.request.json     the question, written before the call
+    001-generation.prompt.md        the same to be read, where a person or a coding agent answers
+    001-generation.reply.json       the answer, written after the call, whole or not at all
+    001-generation.reply.md|.txt    the answer as plain text, when a person or a coding agent writes it
+    001-generation.image-1.png      an image that goes with the question; the next one is image-2
+
+Questions are numbered in the order in which they are asked, and named for the agent that asks. The number is for
+readers: a question is found again by its identity, which the request holds, because another run may take other turns.
+Folders of earlier versions have the identity in the place of number and agent, and are used as they are.
 
 A folder belongs to one run. An answered request is never asked again, so a run that was killed goes on without
 paying twice; and the folder replays without a model (`replay:DIR`).
@@ -12,7 +17,9 @@ paying twice; and the folder replays without a model (`replay:DIR`).
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
@@ -25,6 +32,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+REQUEST = ".request.json"
+PROMPT = ".prompt.md"
+WRITTEN_REPLIES = (".reply.md", ".reply.txt")
+"""Endings of the files that a person or a coding agent may answer in; the first is the one that prompts name."""
+REPLIES = (".reply.json", *WRITTEN_REPLIES)
+_NUMBERED = re.compile(r"(\d{3,9})-(?:generation|analysis)")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of an exchange, as its files show it."""
+
+    name: str
+    """The beginning of its files' names: `003-analysis`."""
+    request: Request
+    state: Literal["answered", "waiting", "empty reply", "asked"]
+    """`waiting`: an answer is expected as a file. `empty reply`: that file is there, and has no text. `asked`: a model
+    was asked, and the run was interrupted before it answered."""
+    folder: Path
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state in ("waiting", "empty reply")
+
+    @property
+    def prompt(self) -> Path:
+        return self.folder / f"{self.name}{PROMPT}"
+
+    @property
+    def reply(self) -> Path:
+        """Return the file that the answer goes to."""
+        return self.folder / f"{self.name}{WRITTEN_REPLIES[0]}"
+
+    @property
+    def images(self) -> list[Path]:
+        """Return the files of the images that go with the question."""
+        return [self.folder / name for name, _ in self.request.image_files(self.name)]
+
 
 class Exchange:
     """The requests and replies of one run, on disk."""
@@ -32,58 +77,80 @@ class Exchange:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def write_request(self, request: Request) -> None:
-        """Write the question and its images to disk, before the model is asked. Raises RunError when they cannot be
-        written."""
-        for name, image in request.image_files:
-            self.write(name, image.content)
-        self.write(f"{request.identity}.request.json", request.to_json(indent=2) + "\n")
+    def write_request(self, request: Request) -> str:
+        """Write the question and its images to disk, before the model is asked, and return the question's name.
+
+        Raises RunError when they cannot be written.
+        """
+        name = find_name(self.folder, request) or self._next_name(request)
+        for file, image in request.image_files(name):
+            self.write(file, image.content)
+        self.write(f"{name}{REQUEST}", request.to_json(indent=2) + "\n")
+        return name
 
     def was_asked(self, request: Request) -> bool:
-        return (self.folder / f"{request.identity}.request.json").exists()
+        name = find_name(self.folder, request)
+        return name is not None and (self.folder / f"{name}{REQUEST}").exists()
 
     def write_reply(self, request: Request, reply: Reply) -> None:
         """Write the answer to disk, whole or not at all. Raises RunError when it cannot be written."""
-        self.write(f"{request.identity}.reply.json", reply.to_json(indent=2) + "\n")
+        name = find_name(self.folder, request) or self.write_request(request)
+        self.write(f"{name}{REPLIES[0]}", reply.to_json(indent=2) + "\n")
 
     def reply(self, request: Request) -> Reply | None:
         """Return the recorded answer, or None; a damaged file is moved aside and counts as absent.
 
         Raises ModelError when another model gave the answer, and RunError when a file cannot be read.
         """
-        try:
-            reply = read_reply(self.folder, request)
-        except DamagedReply as damage:
-            self._move_aside(damage.path)
-            return self.reply(request)
-        if reply is not None:
-            asked = self._asked_of(request.identity)
-            if asked is not None and asked != request.model:
-                raise ModelError(
-                    f"{self.folder} holds the answer of {asked!r} to a question now for {request.model!r}; "
-                    f"go on with {asked!r}, or start a new run"
-                )
-        return reply
+        name = find_name(self.folder, request)
+        return None if name is None else self._reply(name, request)
 
     def answered(self) -> Iterator[tuple[Request, Reply]]:
-        """Yield every question that has an answer, in the order of their identities."""
-        for path in sorted(self.folder.glob("*.request.json")):
-            request = _read_request(path)
-            if request is not None and path.name != f"{request.identity}.request.json":
-                continue  # a copy under another name: each question counts once
-            reply = self.reply(request) if request is not None else None
-            if request is not None and reply is not None:
+        """Yield every question that has an answer, in the order in which they were asked."""
+        for name, request in _requests(self.folder):
+            if (reply := self._reply(name, request)) is not None:
                 yield request, reply
 
-    def waiting(self) -> list[Path]:
-        """Return the prompts whose replies are expected as files and are not there yet."""
-        prompts = sorted(self.folder.glob("*.prompt.md"))
-        return [prompt for prompt in prompts if not self._is_answered(prompt.name.removesuffix(".prompt.md"))]
+    def questions(self) -> list[Question]:
+        """Return all questions in the order in which they were asked. Raises RunError for an unreadable file."""
+        requests = _requests(self.folder)
+        return [Question(name, request, self._state(name, request), self.folder) for name, request in requests]
+
+    def waiting(self) -> list[Question]:
+        """Return the questions whose answers are expected as files and are not there yet."""
+        return [question for question in self.questions() if question.is_waiting]
+
+    def question(self, request: Request) -> Question | None:
+        """Return the question that this request was asked as; None where it was not asked."""
+        identity = request.identity
+        return next((each for each in self.questions() if each.request.identity == identity), None)
 
     def write(self, name: str, text: str | bytes) -> None:
         """Write a file atomically and durably. Raises RunError when it cannot be written."""
         durable.make_folder(self.folder, within=self.folder)
         durable.write(self.folder / name, text, shared=True, within=self.folder)
+
+    def _next_name(self, request: Request) -> str:
+        # every numbered file counts: a reply that was put there for a question that was never asked must not answer
+        # this one
+        used = (_NUMBERED.match(path.name) for path in self.folder.glob("[0-9]*"))
+        last = max((int(found[1]) for found in used if found), default=0)
+        return f"{last + 1:03d}-{request.agent}"
+
+    def _reply(self, name: str, request: Request) -> Reply | None:
+        try:
+            reply = _read_reply(self.folder, name, request)
+        except DamagedReply as damage:
+            self._move_aside(damage.path)
+            return self._reply(name, request)
+        if reply is not None:
+            asked = _read_request(self.folder / f"{name}{REQUEST}")
+            if asked is not None and asked.model != request.model:
+                raise ModelError(
+                    f"{self.folder} holds the answer of {asked.model!r} to a question now for {request.model!r}; "
+                    f"go on with {asked.model!r}, or start a new run"
+                )
+        return reply
 
     def _move_aside(self, path: Path) -> None:
         try:
@@ -91,16 +158,16 @@ class Exchange:
         except OSError as error:
             raise RunError(f"cannot move the damaged {path} aside: {error.strerror}") from error
 
-    def _is_answered(self, identity: str) -> bool:
-        request = _read_request(self.folder / f"{identity}.request.json")
+    def _state(self, name: str, request: Request) -> Literal["answered", "waiting", "empty reply", "asked"]:
         try:
-            return request is not None and read_reply(self.folder, request) is not None
+            if _read_reply(self.folder, name, request) is not None:
+                return "answered"
         except DamagedReply:
-            return False
-
-    def _asked_of(self, identity: str) -> str | None:
-        request = _read_request(self.folder / f"{identity}.request.json")
-        return request.model if request is not None else None
+            pass
+        if not (self.folder / f"{name}{PROMPT}").exists():
+            return "asked"
+        is_there = any((self.folder / f"{name}{ending}").exists() for ending in WRITTEN_REPLIES)
+        return "empty reply" if is_there else "waiting"
 
 
 class ExchangedModel:
@@ -145,9 +212,43 @@ class DamagedReply(Exception):
 
 
 def read_reply(folder: Path, request: Request) -> Reply | None:
-    """The answer to a request in any of its three forms. Raises DamagedReply, or RunError for an unreadable file."""
-    for suffix in ("json", "md", "txt"):
-        path = folder / f"{request.identity}.reply.{suffix}"
+    """Return the answer to a request in any of its three forms; None where there is none.
+
+    Raises DamagedReply, or RunError for an unreadable file.
+    """
+    name = find_name(folder, request)
+    return None if name is None else _read_reply(folder, name, request)
+
+
+def find_name(folder: Path, request: Request) -> str | None:
+    """Return the name under which a folder holds a request, or its reply; None where it holds neither."""
+    identity = request.identity
+    if any((folder / f"{identity}{ending}").exists() for ending in (REQUEST, *REPLIES)):
+        return identity  # a recording of an earlier version, or a reply that was prepared
+    return next((name for name, asked in _requests(folder) if asked.identity == identity), None)
+
+
+def _requests(folder: Path) -> Iterator[tuple[str, Request]]:
+    """Yield the requests of a folder with their names, numbered ones in their order, each question once."""
+    numbered, others, seen = list[tuple[int, str]](), list[str](), set[str]()
+    for path in folder.glob(f"*{REQUEST}"):
+        name = path.name.removesuffix(REQUEST)
+        number = _NUMBERED.fullmatch(name)
+        if number is not None:
+            numbered.append((int(number[1]), name))
+        else:
+            others.append(name)
+    for name in (*sorted(others), *(name for _, name in sorted(numbered))):
+        request = _read_request(folder / f"{name}{REQUEST}")
+        if request is None or request.identity in seen or (name in others and name != request.identity):
+            continue  # a copy under another name: each question counts once
+        seen.add(request.identity)
+        yield name, request
+
+
+def _read_reply(folder: Path, name: str, request: Request) -> Reply | None:
+    for ending in REPLIES:
+        path = folder / f"{name}{ending}"
         try:
             # no links: in a folder that others made, the file behind a link would be shown to a model or a person
             text = durable.read(path).decode("utf-8-sig")
@@ -159,7 +260,7 @@ def read_reply(folder: Path, request: Request) -> Reply | None:
             raise RunError(f"cannot read {path}: {error.strerror}") from error
         # Defaults for the fields that a person's answer leaves out: one request, complete.
         said = {"usage": {"requests": 1}, "model": request.model, "finish": "stop"}
-        if suffix != "json":
+        if ending in WRITTEN_REPLIES:
             if not text.strip():
                 continue
             return Reply.model_validate({**said, "text": text})

@@ -56,17 +56,19 @@ class AwaitedModel:
 
     def complete(self, request: Request) -> Reply:
         """Raises WaitingForReplies, with the prompt written out for a reader."""
-        identity = request.identity
-        files = iter(request.image_files)
+        asked = self.exchange.question(request)
+        name = asked.name if asked is not None else self.exchange.write_request(request)
+        files = iter(request.image_files(name))
         turns = "\n\n".join(
             "\n\n".join([f"<!-- {message.role} -->", message.text.strip(), *_links(islice(files, len(message.images)))])
             for message in request.messages
         )
         self.exchange.write(
-            f"{identity}.prompt.md",
-            f"<!-- Answer in a file {identity}.reply.md beside this one, then resume the run. -->\n\n{turns}\n",
+            f"{name}.prompt.md",
+            f"<!-- Answer in a file {name}.reply.md beside this one, then resume the run. -->\n\n{turns}\n",
         )
-        raise WaitingForReplies((identity,))
+        is_empty = asked is not None and asked.state == "empty reply"
+        raise WaitingForReplies((name,), (name,) if is_empty else ())
 
 
 def _links(files: Iterable[tuple[str, Image]]) -> Iterator[str]:

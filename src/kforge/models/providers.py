@@ -146,7 +146,7 @@ class ProviderModel:
                 reason = _unreachable(error)
                 fault = f"{self.name}: {reason or _line(error, self._key)}"
                 status = getattr(error, "status_code", None)
-                if request.image_files and _refuses_images(error, status):
+                if request.images and _refuses_images(error, status):
                     self._tell(f"the model takes no images: {fault}")
                     return Reply(text=fault, usage=Usage(requests=1), model=self.name, finish=IMAGES_REFUSED)
                 if status == 401:

@@ -1,4 +1,4 @@
-"""Platforms: what kforge can write programs for. One folder each: `platform.toml`, `example/`, maybe
+"""Platforms for which kforge can write programs. Each is a folder with `platform.toml` and `example/`, and optionally
 `adapter.py` and `preload.py`."""
 
 from kforge.platforms.adapter import Adapter

@@ -1,7 +1,7 @@
-"""The behaviour of a platform, with defaults that work for any device torch knows.
+"""The base class of platform adapters, with defaults that work for any device that torch supports.
 
-A platform whose programs are PyTorch modules on one of these devices needs no adapter. One that differs puts an
-`adapter.py` beside its manifest, with a class `Adapter` derived from this one that overrides what differs.
+A platform whose programs are PyTorch modules on such a device needs no adapter. Any other platform has an `adapter.py`
+beside its manifest, with a class `Adapter` that derives from this one and overrides the methods in which it differs.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 HOST_LUCK, DEVICE_LUCK = 0.04, 0.01
 MOST_CACHES = 64 << 20
-"""Most bytes of a last-level cache that are flushed whole: more than most devices have."""
+"""Largest last-level cache, in bytes, that is flushed as a whole. Most devices have less."""
 LAUNCH_SECONDS = 5e-5
 """Seconds that Python and the driver take to launch a kernel or two. In a call this short, the host takes most of the
 time."""
 
 
 class Adapter:
-    """How one platform is probed, prepared, timed and measured.
+    """How kforge checks, prepares and times one platform.
 
     `probe`, `versions`, `features`, `environment`, `device_nodes`, `emulated` and `build_ahead` run in the
-    orchestrator, which never imports torch; the others run in the referee and the workers. `kernel_device` runs in all
-    of them.
+    orchestrator, which never imports torch. The other methods run in the referee and the workers. `kernel_device` runs
+    in all of them.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -53,15 +53,15 @@ class Adapter:
 
     @cached_property
     def cache_bytes(self) -> int:
-        """Bytes of the last-level cache: data that fits into it may be read faster than from memory."""
+        """Bytes of the last-level cache. Data that fits into it may be read faster than from memory."""
         return self._caches[-1] if self._caches else MOST_CACHES
 
     @cached_property
     def flush_bytes(self) -> int:
-        """Bytes that `flush` writes: twice the last-level cache, where that takes only a few milliseconds.
+        """Bytes that `flush` writes: twice the last-level cache, if writing that much takes only a few milliseconds.
 
-        Servers and virtual machines report hundreds of megabytes, shared with other users. There only the cores' own
-        caches are flushed.
+        Servers and virtual machines report hundreds of megabytes of cache, which they share with other users. On those,
+        only the cores' own caches are flushed.
         """
         if not self._caches:
             return MOST_CACHES
@@ -75,7 +75,7 @@ class Adapter:
     # --- without torch ------------------------------------------------------------------------------------
 
     def probe(self) -> str | None:
-        """Return why this platform cannot be used here, in one line; None when it can."""
+        """Return why this platform cannot be used on this machine, in one line. None if it can be used."""
         for tool in self.manifest.toolchain:
             if not any(shutil.which(command) for command in tool.commands):
                 return f"no {' or '.join(tool.commands)} on PATH ({tool.purpose})" + _remedy(tool.install)
@@ -85,7 +85,7 @@ class Adapter:
         return None
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of the toolchain and of the required packages, as far as they are installed."""
+        """Return the versions of those toolchain commands and required packages that are installed."""
         versions = {}
         for tool in self.manifest.toolchain:
             command = next(filter(shutil.which, tool.commands), None)
@@ -97,55 +97,60 @@ class Adapter:
         return versions
 
     def features(self) -> frozenset[str]:
-        """Return the device's optional units and instructions, by their usual names."""
+        """Return the names of the device's optional units and instructions."""
         return frozenset()
 
     def environment(self) -> dict[str, str]:
-        """Return variables that a worker of this platform needs besides the evaluator's own."""
+        """Return the environment variables that a worker of this platform needs in addition to the evaluator's own."""
         return {}
 
     def device_nodes(self) -> tuple[str, ...]:
-        """Return what a worker may open besides /dev/null and similar nodes: glob patterns of nodes in /dev.
+        """Return glob patterns of the nodes in /dev that a worker may open, besides /dev/null and the like.
 
-        A pattern outside /dev is shown read-only, for a driver that reads its configuration there. macOS has no nodes:
-        there they are IOKit user client classes and the dotted names of Mach services.
+        A pattern outside /dev makes files readable, for a driver that reads its configuration there. macOS has no such
+        nodes: the names are IOKit user client classes and Mach services (with dots).
         """
         return ()
 
     def kernel_device(self) -> KernelDevice | None:
-        """Return the device that runs the kernels, where it is not torch's device of the tensors; None where it is.
+        """Return the device that runs the kernels, if it is another one than torch's device of the tensors. Otherwise
+        None.
 
-        It is asked several times, also in processes that are forked later: find it in a subprocess and remember it.
+        The method is called several times, also in processes that are forked later. So find the device in a subprocess,
+        and cache it.
         """
         return None
 
     def sanitizers(self) -> tuple[Sanitizer, ...] | NoSanitizer:
-        """Return the sanitizers for this platform's programs, each for a separate run, or why it has no sanitizer.
+        """Return the sanitizers for this platform's programs, or the reason why there are none.
 
-        They run in this order, and the first finding ends the check.
+        Each runs separately, in this order. The first finding ends the check.
         """
         return NoSanitizer(f"the platform '{self.manifest.name}' has no sanitizer")
 
     def profilers(self) -> tuple[Profiler | NoProfiler, ...]:
-        """Return profilers that say more than torch's own, the best first; a missing one says why it is missing."""
+        """Return profilers that report more than torch's own, the best one first. For a missing profiler, return the
+        reason."""
         return ()
 
     def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - for devices
-        """Return a function that says who wrote a kernel that `watch` saw; None where that is not known."""
+        """Return a function that says who wrote a kernel that `watch` saw, the program or a library. None if that
+        cannot be known."""
         return None
 
     def emulated(self) -> str | None:
-        """Return in which emulator or interpreter programs run here, and why; None where they run on their own device.
+        """Return in which emulator or interpreter programs run on this machine, and why. None if they run on their own
+        device.
 
-        What is emulated is verified and never timed, and its result has the label `emulated`.
+        Emulated programs are verified but never timed. Their verdict has the label `emulated`.
         """
         return None
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:  # noqa: ARG002 - for platforms that can
-        """Build a program that cannot run here. Returns the targets it was built for; none where the platform cannot do
-        that.
+        """Build a program that cannot run on this machine, and return the targets it was built for. Empty if the
+        platform cannot do that.
 
-        Raises PlatformError when the program does not build.
+        Raises PlatformError if the program does not build.
         """
         return ()
 
@@ -156,18 +161,19 @@ class Adapter:
         return self.manifest.device
 
     def process_luck(self, seconds: float) -> float:
-        """Return the log-ratio bound on process-to-process variation: one process of a program may stay faster than
+        """Return the log-ratio bound on process-to-process variation. One process of a program may stay faster than
         another, because of where its memory lies.
 
-        It was measured by the same program against itself in many pairs of processes (docs/decisions/011). On a device
-        it depends on the host's share of a call of this many seconds: short calls are mostly launches.
+        The bound was measured by running the same program against itself in many pairs of processes
+        (docs/decisions/011). On a device it depends on `seconds`, the time of a call, because short calls consist
+        mostly of launches on the host.
         """
         if self.device().partition(":")[0] == "cpu":
             return HOST_LUCK
         return DEVICE_LUCK + HOST_LUCK * min(1.0, LAUNCH_SECONDS / seconds)
 
     def prepare(self) -> None:
-        """Make the device ready in this process. Raises PlatformError when torch cannot use it."""
+        """Make the device ready in this process. Raises PlatformError if torch cannot use it."""
         import torch
 
         try:
@@ -177,31 +183,34 @@ class Adapter:
             raise PlatformError(f"torch cannot use the device '{self.device()}': {reason}") from error
 
     def build_environment(self, folder: Path) -> dict[str, str]:  # noqa: ARG002
-        """Return variables that keep a program's own builds in this folder, for builds that `kforge.inline` does not
-        make."""
+        """Return environment variables that make a program's own builds go into this folder. They are for builds that
+        `kforge.inline` does not make."""
         return {}
 
     def use_precision(self, precision: str) -> None:
-        """Let torch's own kernels in this process use the declared precision, and nothing less exact."""
+        """Set the declared precision for torch's own kernels in this process. They must not compute less exactly."""
 
     def device_memory(self) -> DeviceMemory | None:
-        """Return device memory that the referee and a worker can share; None where it is host memory, or cannot be
-        shared."""
+        """Return device memory that the referee and a worker can share. None if tensors are in host memory, or if
+        memory cannot be shared."""
         return None
 
     def conditions(self) -> dict[str, str]:
-        """Return what the device's speed depends on now, by name and in words: clocks, power, temperature.
+        """Return the present conditions on which the device's speed depends, by name and in words: clocks, power,
+        temperature.
 
-        For receipts; empty where the device does not report it. It must not take longer than about a millisecond.
+        They go into receipts. Empty if the device does not report them. The call must not take longer than about a
+        millisecond.
         """
         return {}
 
     def limits(self) -> tuple[Limit, ...]:
-        """Return what limits the device's speed now. It is called between timed blocks, so it must be quick."""
+        """Return the present limits of the device's speed. The method is called between timed blocks, so it must be
+        quick."""
         return ()
 
     def stopwatch(self) -> Callable[[], int]:
-        """Begin to measure. The returned function waits for the device and returns nanoseconds."""
+        """Start measuring. The returned function waits for the device and returns the nanoseconds since the start."""
         start = time.perf_counter_ns()
 
         def read() -> int:
@@ -211,14 +220,14 @@ class Adapter:
         return read
 
     def synchronize(self) -> None:
-        """Wait until everything launched so far is done."""
+        """Wait until all work that was launched so far is done."""
         import torch
 
         torch.get_device_module(self.device()).synchronize()
 
     def flush(self) -> None:
         """Evict earlier data from the device's caches."""
-        # Read and written, because a plain fill may bypass the caches.
+        # The buffer is read and written, because a plain fill may bypass the caches.
         self._flush_buffer.add_(1)
         self.synchronize()
 
@@ -229,25 +238,26 @@ class Adapter:
         return torch.zeros(self.flush_bytes, dtype=torch.uint8, device=self.device())
 
     def recording(self) -> AbstractContextManager[object]:
-        """Surround the calls that an external profiler is to see."""
+        """Return a context manager around the calls that an external profiler must record."""
         return nullcontext()
 
     def watch(self, call: Callable[[], object]) -> WatchedKernels:
         """Run a call that waits for the device at its end, and return the kernels that the device ran meanwhile.
 
-        torch's profiler sees those of torch's devices only. For a `kernel_device`, override this with the driver's own
-        events; without them nothing is seen.
+        torch's profiler sees only kernels on torch's devices. For a `kernel_device`, override this method with the
+        driver's own events; otherwise no kernel is seen.
         """
         from kforge.platforms import kernel_watch
 
         return kernel_watch.watch(call, self.device())
 
     def plant(self, error: str) -> None:
-        """Make an error on purpose, in a worker under the sanitizer that names it (`Sanitizer.planted`)."""
+        """Cause an error on purpose, in a worker under the sanitizer that names the error (`Sanitizer.planted`). It
+        proves that the sanitizer works."""
         raise PlatformError(f"the platform '{self.manifest.name}' has no error named {error}")
 
     def measure_peaks(self) -> Peaks:
-        """Measure what the device really reaches, in memory traffic and in float32 arithmetic; takes about two
+        """Measure the memory bandwidth and the float32 arithmetic rate that the device reaches. This takes about two
         seconds."""
         from kforge.platforms import peaks
 
@@ -258,7 +268,8 @@ class Adapter:
         )
 
     def describe_device(self) -> str:
-        """Return the device's own name: a number measured here is true for this device only."""
+        """Return the device's own name. Measured numbers are stored with it, because they are valid for this device
+        only."""
         if (elsewhere := self.kernel_device()) is not None:
             return elsewhere.name
         if self.device().partition(":")[0] == "cpu":
@@ -278,13 +289,13 @@ def _package_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        # the package is imported under another name than it is installed; a lookup reads every installed package
+        # the package is installed under another name than it is imported; the search reads every installed package
         distributions = importlib.metadata.packages_distributions().get(package, ())
         return importlib.metadata.version(distributions[0]) if distributions else None
 
 
 def _tool_version(command: str) -> str:
-    """Return the version in the first line of `command --version`, or that line where it holds no number."""
+    """Return the version in the first line of `command --version`, or the whole line if it has no version number."""
     try:
         answer = subprocess.run(
             [command, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=10

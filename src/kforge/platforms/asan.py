@@ -1,9 +1,9 @@
-"""The C++ compiler's AddressSanitizer and UndefinedBehaviorSanitizer, for platforms whose kernels are host code.
+"""The C++ compiler's AddressSanitizer and UndefinedBehaviorSanitizer, for platforms whose kernels run on the host.
 
-Covered: out-of-bounds reads and writes of tensors, temporaries, stack and globals, use after free, undefined
-arithmetic, shifts and alignment in what `kforge.inline` builds. New memory is filled with NaN, so that a read before
-the first write shows in the output. Not covered: code that was built otherwise, races, and a program that switches the
-instrumentation off. It is a tool for honest mistakes, not a security border.
+Covered, in code that `kforge.inline` builds: reads and writes out of bounds of tensors, temporaries, stack and globals;
+use after free; undefined arithmetic, shifts and alignment. New memory is filled with NaN, so that a read before the
+first write shows in the output. Not covered: code that was built otherwise, races, and a program that switches the
+instrumentation off. The sanitizers find honest mistakes; they are not a security boundary.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kforge.platforms.contracts import NoSanitizer, Sanitizer, SanitizerReport
 FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1")
 
 _ASAN_OPTIONS = {
-    "detect_leaks": "0",  # it needs ptrace, which the sandbox forbids; and Python frees little at its end
+    "detect_leaks": "0",  # it needs ptrace, which the sandbox forbids; and Python frees little memory at exit
     "detect_odr_violation": "0",
     # torch's own libraries are not instrumented, and mix allocators in harmless ways
     "alloc_dealloc_mismatch": "0",
     "new_delete_type_mismatch": "0",
-    # cannot be overridden: Python's fault handler would take the signal and report less
+    # 2 means that handlers cannot be replaced: Python's fault handler would take the signal and report less
     "handle_segv": "2",
     "handle_sigbus": "2",
     "handle_sigfpe": "2",
@@ -58,7 +58,7 @@ _IN_SCRIPT = re.compile(rb"(/\S+\.so\S*)")
 
 
 def find() -> Sanitizer | NoSanitizer:
-    """Return the sanitizer of the compiler that `kforge.inline` uses."""
+    """Return the sanitizer of the compiler that `kforge.inline` uses, or the reason why there is none."""
     if sys.platform != "linux":
         return NoSanitizer("the compiler's sanitizers are only used on Linux")
     try:
@@ -98,9 +98,10 @@ def _ask(compiler: str, question: str) -> str:
 
 
 def library(path: Path) -> Path | None:
-    """Return the library file that a compiler named, through a linker script where it is one.
+    """Return the library file behind a path that a compiler printed. The path may be a linker script that names the
+    library.
 
-    Returns None for a name without a folder: then the compiler has no such library.
+    Returns None if there is no such library. A compiler that has none prints the bare name, without a folder.
     """
     if not path.is_absolute() or not path.is_file():
         return None
@@ -130,12 +131,13 @@ _ADDRESS = re.compile(r" ?\(?\b0x[0-9a-f]{6,}\b\)?")
 _OUTLINED = re.compile(r"\._omp_fn\.\d+|\[clone [^]]*\]|\.(?:isra|part|constprop|cold)(?:\.\d+)?")
 MAX_LINES = 40
 MAX_LINE = 1000
-"""Most characters of a line that are searched. A program may write any log, and a long line would slow a pattern
-down."""
+"""Most characters of a line that are searched. A program can write any log, and a very long line would slow the
+patterns down."""
 
 
 def read(log: str) -> SanitizerReport | None:
-    """Return the first report in a log, without addresses and without the frames outside the kernel."""
+    """Return the first report in a log, without addresses and without stack frames outside the kernel. None if there is
+    no report."""
     log = "\n".join(line[:MAX_LINE] for line in log.splitlines())
     found = [match for match in (_ASAN.search(log), _UBSAN.search(log)) if match]
     if not found:
@@ -147,7 +149,7 @@ def read(log: str) -> SanitizerReport | None:
     body = log[first.end() :]
     end = _END.search(body)
     kept = _lines(body[: end.start()] if end else body)
-    own = list(takewhile(lambda line: not line.endswith(":"), kept))  # before the stacks of other moments
+    own = list(takewhile(lambda line: not line.endswith(":"), kept))  # without the stacks of allocation and freeing
     access = next((f", {line}" for line in own if line.startswith(("READ", "WRITE"))), "")
     frame = next((f" {line.strip()}" for line in own if line.startswith(" ")), "")
     where = next((f", {line}" for line in own if "region" in line or "variable" in line), "")
@@ -157,7 +159,7 @@ def read(log: str) -> SanitizerReport | None:
 
 
 def _lines(body: str) -> list[str]:
-    """Return the lines of a report's body that help the author of the kernel."""
+    """Return those lines of a report's body that help the author of the kernel."""
     kept: list[str] = []
     for line in body.splitlines():
         if frame := _frame_in_kernel(line):
@@ -177,7 +179,7 @@ def _lines(body: str) -> list[str]:
 
 
 def _frame_in_kernel(line: str) -> str:
-    """Return one frame of a stack without its path; empty where it is not in the kernel's source."""
+    """Return one frame of a stack without its path, or an empty string if the frame is not in the kernel's source."""
     start = _FRAME.match(line)
     if start is None:
         return ""

@@ -1,7 +1,7 @@
-"""What platforms have in common under different names, and how one platform's words translate into another's.
+"""Concepts that platforms share under different names, such as a thread group, and their names on each platform.
 
-A manifest may say in its table `[concepts]` what each concept is called there. From two such tables comes the mapping
-that a generation agent gets with a program from another platform.
+A manifest may list its names in a table `[concepts]`. Two such tables give the mapping that a generation agent gets
+together with a program from another platform.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Concepts(Record):
-    """What each concept is called on one platform, in the order in which a mapping lists them.
+    """The name of each concept on one platform, in the order in which a mapping lists them.
 
-    Empty where the platform has nothing like it. The descriptions say in plain words what a concept is.
+    A name is empty if the platform has no such concept. The field descriptions say in plain words what each concept is.
     """
 
     launch: str = Field(default="", description="start of a kernel")
@@ -42,16 +42,17 @@ class Concepts(Record):
 
 
 class Counterpart(NamedTuple):
-    """One concept on two platforms."""
+    """One concept: what it is, its name on the source platform (`there`), and its name on the target platform
+    (`here`)."""
 
     what: str
     there: str
     here: str
-    """Empty where this platform has nothing like it."""
+    """The concept's name on the target platform. Empty if that platform has no such concept."""
 
 
 def counterparts(source: Manifest, target: Manifest) -> tuple[Counterpart, ...]:
-    """Return the concepts that the source platform has, each with its name there and here."""
+    """Return the concepts that the source platform has, each with its name on both platforms."""
     return tuple(
         Counterpart(field.description or name, there, getattr(target.concepts, name))
         for name, field in Concepts.model_fields.items()

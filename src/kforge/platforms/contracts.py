@@ -1,4 +1,5 @@
-"""What an adapter may offer besides running programs: another device, shared memory, profilers, sanitizers, limits."""
+"""Types that an adapter may return: a separate kernel device, shared device memory, profilers, sanitizers and speed
+limits."""
 
 from __future__ import annotations
 
@@ -13,22 +14,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelDevice:
-    """The device that runs a platform's kernels, where torch does not know it and tensors are in host memory.
+    """The device that runs a platform's kernels, if torch does not know that device and tensors are in host memory.
 
-    A call returns when its kernels are done and their outputs are in host memory again, so the host's clock times it.
+    A call returns when its kernels have finished and their outputs are in host memory again, so that the host's clock
+    can time it.
     """
 
     name: str
-    """The device's name with its driver, for receipts and peaks."""
+    """The device's name with its driver, for receipts and peak rates."""
     in_worker: bool
-    """Whether kernels are machine code that runs in threads of the worker: a driver for the host's processors. Such
-    kernels are seen when the worker is stopped; those of another device are not."""
+    """Whether kernels are machine code that runs in threads of the worker, as with a driver for the host's processors.
+    Such kernels can be seen when the worker is stopped; kernels on another device cannot."""
     driver: tuple[str, ...] = ()
-    """Parts of the paths of files that build and launch the kernels: `/pyopencl/`, `libpocl`. In these files a program
-    only does its own work."""
+    """Parts of the paths of files that build and launch the kernels, such as `/pyopencl/` or `libpocl`. Code in these
+    files works for the program itself."""
 
     def __post_init__(self) -> None:
-        """Raises TypeError for fields of other types: each letter of a text would be a part of a path."""
+        """Raise TypeError if a field has another type. A plain string as `driver` would otherwise be taken as a list of
+        letters."""
         is_named = isinstance(self.name, str) and bool(self.name)
         is_listed = isinstance(self.driver, tuple) and all(isinstance(part, str) and part for part in self.driver)
         if not (is_named and is_listed):
@@ -37,18 +40,18 @@ class KernelDevice:
 
 @dataclass(frozen=True, order=True)
 class Limit:
-    """Something that limits a device's speed now."""
+    """A reason why a device is slower now than it could be."""
 
     reason: str
-    """The reason in words that complete "it was held back by …"."""
+    """The reason, in words that complete the sentence "it was held back by …"."""
     own: bool
-    """Whether a program reaches the limit by its own work, every time, as with a power limit. Heat also depends on
-    earlier work."""
+    """Whether the program's own work causes the limit every time, as with a power limit. False for heat, which also
+    depends on earlier work."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """A piece of this process's device memory that another process can open."""
+    """A piece of this process's device memory that another process can open by its handle."""
 
     base: int
     size: int
@@ -58,65 +61,67 @@ class Allocation:
 class DeviceMemory(Protocol):
     """Device memory that processes share by a handle, which is text.
 
-    Every method raises PlatformError when the driver refuses, for example for an invented handle.
+    Every method raises PlatformError if the driver refuses, for example for an invalid handle.
     """
 
     alignment: int
-    """Tensors begin at multiples of this, as those of torch's own allocator do."""
+    """Tensors begin at multiples of this many bytes, as those of torch's own allocator do."""
 
     def allocate(self, size: int) -> torch.Tensor:
-        """Return bytes that are a separate allocation, which is freed with the tensor."""
+        """Return a tensor of bytes in an allocation of its own, which is freed together with the tensor."""
 
     def export(self, address: int) -> Allocation:
-        """Return the allocation that holds this address."""
+        """Return the allocation that contains this address."""
 
     def open(self, handle: str) -> torch.Tensor:
-        """Return all bytes of another process's allocation; it is closed with the tensor."""
+        """Return all bytes of another process's allocation as a tensor. The allocation is closed together with the
+        tensor."""
 
     def free(self) -> int:
-        """Return the bytes of the device that no process holds."""
+        """Return the number of bytes of the device that no process holds."""
 
     def within_reach(self) -> int:
-        """Return the free bytes, plus those that torch's allocator keeps cached in this process."""
+        """Return the number of free bytes, plus the bytes that torch's allocator keeps cached in this process."""
 
     def trim(self) -> None:
-        """Give torch's cached memory in this process back to the device, where another process needs it now."""
+        """Give the memory that torch keeps cached in this process back to the device, for use by another process."""
 
 
 class Overseer(Protocol):
-    """A tool that a worker runs under: a sanitizer, or a profiler.
+    """A tool under which a worker runs: a sanitizer or a profiler.
 
-    With a wrapper command every worker is a new interpreter. A tool that needs variables only must survive a fork:
-    workers are copies of a process that runs under it.
+    A tool with a wrapper command needs a new interpreter for every worker. A tool that needs only environment variables
+    must survive a fork, because workers are forked from a process that runs under it.
     """
 
     @property
     def wrapper(self) -> tuple[str, ...]:
-        """A command that is put before the interpreter; empty where variables are enough."""
+        """A command that is put before the interpreter. Empty if environment variables are enough."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables for the interpreter and the wrapper."""
+        """Environment variables for the interpreter and the wrapper."""
 
 
 @dataclass(frozen=True)
 class Profiler:
-    """A profiler that is better than torch's own.
+    """A profiler that reports more than torch's own.
 
-    Its counters are in the worker's output after the worker ended, in an export format that `kforge.profiling` reads.
-    It counts only what runs inside `Adapter.recording`.
+    Its counters are in the worker's output after the worker has ended, in an export format that `kforge.profiling`
+    reads. It counts only what runs inside `Adapter.recording`.
     """
 
     name: str
     wrapper: tuple[str, ...]
     why_not: Callable[[str], str | None]
-    """Returns why this profiler cannot work here, from a worker's output, in one line; None where nothing says so."""
+    """Returns, from a worker's output, why this profiler cannot work on this machine, in one line. None if the output
+    gives no such reason."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class NoProfiler:
-    """A profiler that is missing here, with the reason in one line."""
+    """A profiler that is missing on this machine, with the reason in one line."""
 
     name: str
     reason: str
@@ -124,10 +129,10 @@ class NoProfiler:
 
 @dataclass(frozen=True)
 class SanitizerReport:
-    """What a sanitizer found, cut to the lines that help to fix the program."""
+    """A sanitizer's finding, reduced to the lines that help to fix the program."""
 
     reason: str
-    """One line: the error, where it is, and how large."""
+    """One line: the error, where it happened, and the size of the access."""
     log: str
     exhausted: bool = False
     """Whether the sanitizer ran out of memory, which says nothing about the program."""
@@ -135,42 +140,45 @@ class SanitizerReport:
 
 @dataclass(frozen=True)
 class Sanitizer:
-    """A sanitizer. A worker under it is another interpreter, because the sanitizer's runtime must be loaded first.
+    """A sanitizer. A worker under it runs in an interpreter of its own, because the sanitizer's runtime must be loaded
+    first.
 
-    There are two ways to know that it was really active: by the libraries that the worker has loaded (`runtimes`,
-    `evidence`), or by an error that the worker makes on purpose at its end, and that must be reported (`planted`).
+    There are two ways to prove that the sanitizer was active: by the libraries that the worker has loaded (`runtimes`,
+    `evidence`), or by an error that the worker makes on purpose at its end and that must be reported (`planted`).
     """
 
     name: str
     read: Callable[[str], SanitizerReport | None]
-    """Finds the sanitizer's report in a worker's standard streams; None if it reported nothing."""
+    """Returns the sanitizer's report in a worker's standard output and error. None if it reported nothing."""
     flags: tuple[str, ...] = ()
-    """Added to every build of `kforge.inline`."""
+    """Compiler flags that are added to every build of `kforge.inline`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables for the interpreter itself. Processes that it starts later, such as compilers, do not inherit them."""
+    """Environment variables for the interpreter itself. Processes that it starts later, such as compilers, do not
+    inherit them."""
     wrapper: tuple[str, ...] = ()
-    """A command that is put before the interpreter, where the sanitizer is a program."""
+    """A command that is put before the interpreter, if the sanitizer is a program."""
     runtimes: tuple[str, ...] = ()
-    """Libraries that the worker must have loaded from its start: without one of them the run proves nothing."""
+    """Libraries that the worker must have loaded from its start. If one is missing, the run proves nothing."""
     evidence: str = ""
-    """A library that is loaded with all instrumented code: without it nothing was instrumented."""
+    """A library that is loaded with any instrumented code. If it is missing, no code was instrumented."""
     planted: str = ""
-    """The error that `Adapter.plant` makes when all cases are done. If there is one, the worker then ends by itself,
-    and its output until then is read. A program that only raised or died, without a report, proves nothing."""
+    """Name of the error that `Adapter.plant` makes when all cases are done. Empty if the sanitizer needs none. With a
+    planted error, the worker then ends by itself, and its output up to its end is read. A program that raised or died
+    without a report proves nothing."""
     proven: Callable[[str], bool] = lambda _: True
-    """Returns whether a worker's output holds the report on the planted error."""
+    """Returns whether a worker's output contains the report on the planted error."""
     unsuited: Callable[[str], str | None] = lambda _: None
-    """Returns why a program's source has nothing that this sanitizer checks; None where it has."""
+    """Returns why a program's source contains nothing that this sanitizer checks. None if it contains something."""
     blind_to: Callable[[str, str], bool] | None = None
-    """Returns whether the sanitizer misses what a kernel of this name, run by this program, writes: its findings then
-    mean nothing. None where it sees everything it needs."""
+    """Returns, for a program and the name of a kernel, whether the sanitizer cannot see that kernel's writes. If so,
+    its findings on memory that was never written mean nothing. None if the sanitizer sees all writes."""
     conditions: str = "memory that was never written holds NaN"
-    """What is different under the sanitizer: shown with an output that is wrong only there."""
+    """What is different under the sanitizer. It is shown with an output that is wrong only there."""
 
 
 @dataclass(frozen=True)
 class NoSanitizer:
-    """A platform without a sanitizer."""
+    """Says that a platform has no sanitizer."""
 
     reason: str
-    """Why it has none, in one line."""
+    """Why the platform has no sanitizer, in one line."""

@@ -1,7 +1,7 @@
-"""A common adapter for platforms whose kernels run on a device that torch does not know: tensors are in host memory.
+"""A base adapter for platforms whose kernels run on a device that torch does not know. Tensors are in host memory.
 
-The device is asked for by a module of `kforge.inline`, in a subprocess: loading a driver starts threads, which a
-process that is forked later must not have, and may crash.
+A module of `kforge.inline` describes the device, in a subprocess. Loading a driver may crash, and it starts threads,
+which a process that forks later must not have.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ _DEADLINE = 120.0
 
 @cache
 def answer(module: str, variables: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
-    """Run a module's `main(file)`, which writes one JSON object about its device, or one with a `reason`.
+    """Run a module's `main(file)` in a subprocess, and return the JSON object about its device that it writes to the
+    file.
 
-    `variables` are set besides those of this process. Raises PlatformError with that reason.
+    `variables` are environment variables that are added to those of this process. Raises PlatformError if the module
+    reports a reason why there is no device, or if the subprocess fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "answer.json"
@@ -53,15 +55,17 @@ def answer(module: str, variables: tuple[tuple[str, str], ...] = ()) -> dict[str
 
 
 class ElsewhereAdapter(Adapter):
-    """Kernels run on a device of their own, and calls return when the outputs are in host memory."""
+    """An adapter for kernels on a device that torch does not know. A call returns when its outputs are in host
+    memory."""
 
     language: str
-    """The package of `kforge.inline` that runs the kernels; the function `main` of its module `device` writes
-    `name`, `driver` and `is_processor`, and that of its module `rates` `bytes_per_second` and `flops_per_second`."""
+    """Name of the package of `kforge.inline` that runs the kernels. Its module `device` has a function `main` that
+    writes `name`, `driver` and `is_processor`; the one of its module `rates` writes `bytes_per_second` and
+    `flops_per_second`."""
     driver: tuple[str, ...] = ()
     """Parts of the paths of the driver's files, as in `KernelDevice`."""
     nodes: tuple[str, ...] = ()
-    """Patterns of what a worker may open where it exists, as in `device_nodes`."""
+    """Patterns of files that a worker may open if they exist, as in `device_nodes`."""
 
     def probe(self) -> str | None:
         if (reason := super().probe()) is not None:
@@ -73,26 +77,27 @@ class ElsewhereAdapter(Adapter):
         return None
 
     def device_nodes(self) -> tuple[str, ...]:
-        # those that exist: a worker that needs none is not shown the devices in /sys either
+        # only patterns that match a file: a worker without any device node does not see the devices in /sys either
         return tuple(form for form in self.nodes if any(True for _ in Path("/").glob(form.lstrip("/"))))
 
     def told(self, module: str = "device") -> dict[str, Any]:
-        """Return what a module of the language's package says of its device. Raises PlatformError."""
+        """Return what a module of the language's package reports about its device. Raises PlatformError."""
         return answer(f"kforge.inline.{self.language}.{module}", tuple(sorted(self.environment().items())))
 
     def kernel_device(self) -> KernelDevice:
-        """Return the device. Raises PlatformError if none was found."""
+        """Return the device. Raises PlatformError if there is none."""
         told = self.told()
         return KernelDevice(
             name=f"{told['name']} ({told['driver']})", in_worker=told["is_processor"], driver=self.driver
         )
 
     def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - all are its own
-        """Every recorded kernel is the program's own. Where kernels run in the worker, samples of its code say more."""
+        """Return a function that calls every recorded kernel the program's own. None if kernels run in the worker,
+        because samples of its code say more."""
         return None if self.kernel_device().in_worker else lambda _: "authored"
 
     def measure_peaks(self) -> Peaks:
-        """Return the host's figures, where the tensors are, or the device's where those are higher."""
+        """Return the higher of the host's rates (tensors are in its memory) and the device's rates."""
         host = super().measure_peaks()
         if self.kernel_device().in_worker:
             return host

@@ -1,4 +1,4 @@
-"""Describes this machine's processor, without torch."""
+"""Describes this machine's processor and memory, without torch."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ _CACHES = _PROCESSORS / "cpu0" / "cache"
 
 
 def describe() -> str:
-    """The processor's name and how many threads this process may use: `Intel(R) Xeon(R) Processor, 2 threads`."""
+    """Return the processor's name and the number of threads that this process may use: `Intel(R) Xeon(R) Processor, 2
+    threads`."""
     count = threads()
     return f"{_processor()}, {count} thread{'' if count == 1 else 's'}"
 
 
 def threads() -> int:
-    """Return how many threads of the processor this process may use."""
+    """Return the number of hardware threads that this process may use."""
     return len(processors())
 
 
 def processors(thread: int = 0) -> set[int]:
-    """Return the processors that a thread may run on, by default this one; all where the kernel does not say (macOS).
+    """Return the processors on which a thread may run, by default this thread. All processors if the kernel does not
+    say (macOS).
 
     Raises ProcessLookupError and PermissionError.
     """
@@ -39,7 +41,7 @@ def processors(thread: int = 0) -> set[int]:
 
 
 def pin(thread: int, to: set[int]) -> None:
-    """Let a thread run on these processors only; no effect where the kernel does not support it (macOS).
+    """Let a thread run on these processors only. No effect if the kernel does not support it (macOS).
 
     Raises ProcessLookupError and PermissionError.
     """
@@ -48,9 +50,9 @@ def pin(thread: int, to: set[int]) -> None:
 
 
 def busy_ticks() -> int:
-    """Return the ticks since boot in which the processors that this process may use were not idle.
+    """Return the number of ticks since boot in which the processors that this process may use were not idle.
 
-    Time that the hypervisor gave to other machines counts. Raises OSError or ValueError where the kernel does not
+    Time that the hypervisor gave to other machines counts as busy. Raises OSError or ValueError if the kernel does not
     report it.
     """
     usable = {f"cpu{number}" for number in processors()}
@@ -64,7 +66,7 @@ def busy_ticks() -> int:
 
 
 def core() -> frozenset[int]:
-    """Return the processors (hyperthreads) of the core that this thread runs on; empty where the kernel does not report
+    """Return the processors (hyperthreads) of the core on which this thread runs. Empty if the kernel does not report
     them."""
     with suppress(OSError, IndexError, ValueError):
         number = Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36]
@@ -75,7 +77,7 @@ def core() -> frozenset[int]:
 
 
 def available_memory() -> int:
-    """Return the bytes that new processes can use without swapping; half of all memory where the kernel does not say
+    """Return the bytes that new processes can use without swapping. Half of all memory if the kernel does not say
     (macOS)."""
     with suppress(OSError, IndexError, ValueError):
         for line in _MEMINFO.read_text().splitlines():
@@ -85,13 +87,14 @@ def available_memory() -> int:
 
 
 def trim_memory() -> None:
-    """Give memory that the C library keeps cached back to the system, where that is possible (glibc)."""
+    """Give memory that the C library keeps cached back to the system, if the C library supports that (glibc)."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _of_the_cgroup() -> int:
-    """Return the memory that the container's limit leaves; without a limit a number larger than any machine has."""
+    """Return the bytes that the container's memory limit leaves. Without a limit, a number larger than any machine
+    has."""
     with suppress(OSError, ValueError):
         most, used = (int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
         return max(0, most - used)
@@ -99,8 +102,8 @@ def _of_the_cgroup() -> int:
 
 
 def caches() -> list[int]:
-    """Return the sizes in bytes of one core's caches, from the first level to the last; empty where the kernel does not
-    say."""
+    """Return the sizes in bytes of one core's caches, from the first level to the last. Empty if the kernel does not
+    report them."""
     sizes = []
     for file in _CACHES.glob("index*/size"):
         found = re.fullmatch(r"(\d+)([KMG]?)", file.read_text().strip())
@@ -110,19 +113,20 @@ def caches() -> list[int]:
 
 
 MATRIX_UNIT = "amx_bf16"
-"""The feature of a processor that multiplies tiles of bfloat16."""
+"""Name of the feature of processors that multiply tiles of bfloat16 numbers."""
 SHORT_REGISTERS = "asimd"
-"""The feature of a processor whose vector registers have 16 bytes."""
+"""Name of the feature of processors whose vector registers have only 16 bytes."""
 
 
 def features() -> frozenset[str]:
-    """Return the instruction sets by the kernel's names: `avx512f`, `amx_bf16`, `asimd`; empty where it lists none."""
+    """Return the processor's instruction sets by the kernel's names, such as `avx512f`, `amx_bf16` or `asimd`. Empty if
+    the kernel lists none."""
     fields = _fields()
     return frozenset(f"{fields.get('flags', '')} {fields.get('Features', '')}".split())
 
 
 def _fields() -> dict[str, str]:
-    """Return the fields of the first processor."""
+    """Return the fields of the first processor in /proc/cpuinfo."""
     fields: dict[str, str] = {}
     if _CPUINFO.exists():
         for line in _CPUINFO.read_text().splitlines():

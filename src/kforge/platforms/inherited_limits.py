@@ -1,4 +1,5 @@
-"""Collects what a forked process inherits that changes its speed: processors, priority, limits and control groups."""
+"""Collects everything that a forked process inherits and that changes its speed: processors, priority, limits and
+control groups."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ _GROUP_LIMITS = (
     "cpu.max", "cpu.weight", "cpu.idle", "io.max", "memory.high", "memory.max", "memory.swap.max",
     "cpu.cfs_quota_us", "cpu.shares", "memory.limit_in_bytes",
 )  # fmt: skip
-"""Files of a control group that limit the speed or memory of its processes; the last three are of version 1."""
+"""Files of a control group that limit the speed or memory of its processes. The last three are of version 1."""
 _NO_LIMIT = frozenset({"", "max", "max 100000", "0", "-1", "100", "1024", "9223372036854771712"})
-"""Contents of these files that mean no limit."""
+"""Contents of a control group's file that mean that there is no limit."""
 
 
 def of_process() -> list[object]:
-    """Return what a fork inherits from this process, besides its environment and its control group."""
+    """Return the processors, priority and resource limits that a fork inherits from this process."""
     names = {name for name in dir(resource) if name.startswith("RLIMIT_")}
     names -= {"RLIMIT_CORE", "RLIMIT_FSIZE"}  # every referee sets these itself
     limits = [(name, resource.getrlimit(getattr(resource, name))) for name in sorted(names)]
@@ -30,9 +31,9 @@ def of_process() -> list[object]:
 
 
 def of_groups(own: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> list[str]:
-    """Return the limits of this process's control groups and of those above them.
+    """Return the limits of this process's control groups and of the groups above them.
 
-    Their paths do not count: every terminal has a separate group.
+    The groups' paths are not included, since every terminal has a group of its own.
     """
     found = set()
     for line in _read(own).splitlines():

@@ -1,4 +1,4 @@
-"""Finds the kernel sources in a program's text, for building them where the program cannot run."""
+"""Finds the kernel sources in a program's text, so that they can be built on a machine where the program cannot run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Lists the kernels that a device runs, by torch's profiler inside the process that launches them. (torch)
 
-The list cannot be trusted by itself, because the program runs in the same process. The caller compares it with another
+The list alone cannot be trusted, because the program runs in the same process. The caller compares it with another
 clock.
 """
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _NO_WORK = ("annotation", "sync", "event")
-"""Parts of the names of device events that are neither kernels nor copies."""
+"""Parts of the type names of device events that are neither kernels nor copies."""
 
 
 def watch(call: Callable[[], object], device: str) -> WatchedKernels:
-    """Run a call that waits for its device, and return what ran there. Raises only what `call` raises."""
+    """Run a call that waits for its device, and return the kernels that ran on the device. Raises only what `call`
+    raises."""
     profiler = _started(torch.device(device).type)
     try:
         call()
@@ -43,7 +44,8 @@ def runs(events: Iterable[Any]) -> list[Run]:
 
 
 def _started(device_type: str) -> profile | None:
-    """Start the profiler for the device only, which costs the host least; None where it cannot be watched."""
+    """Start the profiler for the device only, which costs the host least, and return it. None if the profiler cannot
+    watch this device."""
     visible = {activity.name.lower() for activity in supported_activities()}  # type: ignore[no-untyped-call]
     if device_type not in visible - {"cpu"}:  # the host runs no kernels
         return None
@@ -57,7 +59,8 @@ def _started(device_type: str) -> profile | None:
 
 
 def _stopped(profiler: profile | None) -> Iterable[Any]:
-    """Return the raw events: converting them to torch's own rows takes many times as long."""
+    """Stop the profiler and return its raw events. Converting them to torch's own rows would take many times as
+    long."""
     if profiler is None:
         return ()
     try:

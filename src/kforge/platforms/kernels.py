@@ -1,4 +1,4 @@
-"""Types for the kernels that a device ran, and for their owners. `kernel_watch.py` collects them."""
+"""Types for the kernels that a device ran, and for who wrote them. `kernel_watch.py` collects the kernels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 KernelOwner = Literal["authored", "library", "copy"]
-"""Who wrote a kernel. Kernels that only move or fill memory have no owner."""
+"""Who wrote a kernel: the program (`authored`) or a library. Kernels that only move or fill memory are a `copy`, which
+nobody owns."""
 
 
 class KernelLaunches(NamedTuple):
-    """All launches of kernels with one name."""
+    """All launches of kernels with the same name: their number, and their seconds together."""
 
     name: str
     launches: int
@@ -20,14 +21,16 @@ class KernelLaunches(NamedTuple):
 
 
 class WatchedKernels(NamedTuple):
+    """The kernels that a device ran during a call."""
+
     kernels: tuple[KernelLaunches, ...]
-    """The slowest first; empty where nothing could be seen."""
+    """The kernels, the one with the most time first. Empty if no kernel could be seen."""
     busy: float
-    """Seconds in which at least one kernel ran: on several streams they overlap."""
+    """Seconds in which at least one kernel ran. Kernels on several streams overlap, so this is not their sum."""
 
 
 class Run(NamedTuple):
-    """One launch, with its times in nanoseconds of any clock."""
+    """One launch, with its start and end in nanoseconds of some clock."""
 
     name: str
     start: int
@@ -35,7 +38,7 @@ class Run(NamedTuple):
 
 
 def summary(runs: Iterable[Run]) -> WatchedKernels:
-    """Sum up the launches by kernel name."""
+    """Return the launches summed up by kernel name."""
     launches: dict[str, int] = {}
     nanoseconds: dict[str, int] = {}
     busy = until = 0

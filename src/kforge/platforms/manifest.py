@@ -25,49 +25,54 @@ Device = Annotated[str, StringConstraints(pattern=r"^[a-z]+(:\d+)?$")]
 
 
 class Tool(Record):
-    """A part of the toolchain. Any one of its commands is enough; the first one found is used."""
+    """A part of the toolchain. One of its commands is enough; the first one found is used."""
 
     commands: tuple[Text, ...] = Field(min_length=1)
     purpose: Text
     install: Text | None = None
-    """The command that installs it, where there is one for most machines."""
+    """The command that installs it. None if there is no command that works on most machines."""
 
 
 class Manifest(Record):
-    """A platform's manifest: everything about it that is data."""
+    """A platform's manifest: all facts about the platform that are data and not code."""
 
     name: Name
     title: Text
     language: Text
     fence: tuple[Text, ...] = Field(min_length=1)
-    """Names a model may put on the code fence of its answer; prompts ask for the first."""
+    """Names that a model may put on the code fence of its answer. Prompts ask for the first one."""
     device: Device
     """torch's device of the tensors that a program gets and returns."""
     facts: tuple[Text, ...] = Field(min_length=1)
-    """Lines for the prompt: how programs look here, what is available, what the limits are."""
+    """Lines for the prompt: what programs look like on this platform, what is available, and what the limits are."""
     hints: tuple[Text, ...] = ()
-    """Lines for the prompt: what usually makes a program faster here."""
+    """Lines for the prompt: what usually makes a program faster on this platform."""
     kernels: KernelLanguage = ""
-    """The language in which the smith writes kernels here: one that ships with kforge, one of an installed package, or
-    the class in `language.py` beside this file. Without one its programs use torch's operators."""
+    """The language in which the smith writes kernels for this platform: one that ships with kforge, one of an
+    installed package, or the class in `language.py` beside this file. If it is empty, the smith's programs use
+    torch's operators."""
     builtin_speedup: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
-    """Measured speedup over eager of the smith's programs here, as the geometric mean of a suite. Where the user names
-    no platform, the smith takes the fastest among platforms of one device."""
+    """Measured speedup over eager mode of the smith's programs on this platform, as the geometric mean over a suite. If
+    the user names no platform, the smith takes the fastest of the platforms that share a device."""
     preference: int = 0
-    """Where several platforms are available and the user names none, the highest number is chosen."""
+    """If several platforms are available and the user names none, the one with the highest number is chosen."""
     toolchain: tuple[Tool, ...] = ()
     requires: tuple[Package, ...] = ()
-    """Python packages, by the name under which they are imported."""
+    """Required Python packages, by the name under which they are imported."""
     install: Text | None = None
-    """The command that installs these packages."""
+    """The command that installs the packages in `requires`."""
     concepts: Concepts = Concepts()
-    """What things are called here, to translate programs between platforms."""
+    """This platform's names for concepts that all platforms share, to translate programs between platforms."""
     inherits: tuple[Variable, ...] = ()
-    """Variables of the user's environment that workers get as well, such as the chosen device or a driver's folder."""
+    """Names of variables of the user's environment that workers get as well, such as the chosen device or a driver's
+    folder."""
 
 
 def read_manifest(file: Path) -> Manifest:
-    """Read and check a `platform.toml`. Raises PlatformError: one line with the file, the field and the problem."""
+    """Return the checked content of a `platform.toml`.
+
+    Raises PlatformError, with one line that names the file, the field and the problem.
+    """
     try:
         data = reading.toml(reading.text(file, most=reading.LARGEST_MANIFEST))
     except OSError as error:

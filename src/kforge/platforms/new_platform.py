@@ -1,4 +1,4 @@
-"""Writes the folder of a new platform, which works as it is: its example is plain PyTorch."""
+"""Writes the folder of a new platform from templates. The platform works at once: its example is plain PyTorch."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _FILES = {
 
 
 def create(name: str, folder: Path, packages: Sequence[str] = (), option: str = "") -> list[Path]:
-    """Write the files of a platform into a new folder and return them.
+    """Write the files of a platform into a new folder, and return their paths.
 
-    `option`: what a command needs to find it, for the README. Raises PlatformError for a bad name, and where the folder
-    exists or cannot be written.
+    `option` is the command-line option that makes kforge find the folder; it goes into the README. Raises PlatformError
+    for an invalid name, and if the folder exists or cannot be written.
     """
     _check(Name, name, "a platform's name has lower-case letters, digits, - and _, and begins with a letter")
     for package in packages:
-        _check(Package, package, "a package is named as it is imported")
+        _check(Package, package, "give the name under which the package is imported")
     required = ", ".join(f'"{each}"' for each in dict.fromkeys(("torch", *packages)))
     words = {"@NAME@": name, "@REQUIRES@": required, "@OPTION@": f" {option}" if option else ""}
     written = []
@@ -45,7 +45,7 @@ def create(name: str, folder: Path, packages: Sequence[str] = (), option: str = 
             path.write_text(text, encoding="utf-8")
             written.append(path)
     except FileExistsError:
-        raise PlatformError(f"{folder} exists already; choose another name, or another folder by --into") from None
+        raise PlatformError(f"{folder} already exists; choose another name, or another folder with --into") from None
     except OSError as error:
         raise PlatformError(f"{folder}: cannot be written: {error.strerror}") from error
     return written
@@ -55,4 +55,4 @@ def _check(kind: Any, value: str, rule: str) -> None:
     try:
         TypeAdapter(kind).validate_python(value)
     except ValidationError:
-        raise PlatformError(f"'{value}' will not do: {rule}") from None
+        raise PlatformError(f"'{value}' is not valid: {rule}") from None

@@ -1,4 +1,4 @@
-"""Measures the rates that a device really reaches (torch)."""
+"""Measures the rates that a device reaches in memory traffic and arithmetic. (torch)"""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUFFER_BYTES = 128 << 20
-"""Bytes of a buffer: well beyond the caches, and small enough for a modest device."""
+"""Bytes of a buffer: much more than the caches hold, and little enough for a small device."""
 HALVES, BFLOATS = 3, 6
-"""Number of half-precision or bfloat16 products that make up one product of single precision, equally exact. Where
-matrix units multiply these much faster, this sets the peak for single precision."""
+"""Number of half-precision products, and of bfloat16 products, that replace one float32 product with equal accuracy. If
+matrix units multiply these much faster, they determine the peak rate for float32."""
 _ROUNDS = 5
 _BLOCK_SECONDS = 0.02
-"""Least seconds of a timed block, so that the clock and the last synchronization do not matter."""
+"""Least seconds of a timed block, so that the clock's resolution and the last synchronization do not matter."""
 
 
 def rate(call: Callable[[], object], work: float, synchronize: Callable[[], None]) -> float:
-    """Return work per second, the best of several blocks: slower ones were disturbed."""
+    """Return the work per second of a call: the best of several blocks, because slower blocks were disturbed."""
     call()
     synchronize()
     calls = 1
@@ -41,7 +41,7 @@ def _seconds(call: Callable[[], object], calls: int, synchronize: Callable[[], N
 
 
 def bytes_per_second(device: str, synchronize: Callable[[], None], size: int = BUFFER_BYTES) -> float:
-    """The memory bandwidth: the better of copying and of only reading, since a reduction writes next to nothing."""
+    """Return the memory bandwidth in bytes per second: the better of a copy, and of a sum, which only reads."""
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
     copying = rate(lambda: target.copy_(source), 2 * size, synchronize)
@@ -50,7 +50,8 @@ def bytes_per_second(device: str, synchronize: Callable[[], None], size: int = B
 
 
 def flops_per_second(device: str, synchronize: Callable[[], None], dtype: torch.dtype = torch.float32) -> float:
-    """Return the arithmetic rate of matrix products, each twice as wide as the last, until one fills a block."""
+    """Return the arithmetic rate of matrix products in operations per second. The matrices are doubled in size until
+    one product takes long enough."""
     size, best = 512, 0.0
     while True:
         # Random numbers: on ones, matrix units draw less power, and run faster than on any real data.

@@ -1,6 +1,7 @@
 """Finds platforms: folders that ship with kforge, folders that the user names, and folders of installed packages.
 
-All three go through `load_folder`. Only manifests and examples are read; an adapter is imported when it is used.
+All of them are loaded by `load_folder`. Only manifests and examples are read; an adapter is imported when it is first
+used.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LANGUAGE_FILE = "language.py"
 
 @dataclass(frozen=True)
 class Example:
-    """The single-shot example: one small module and its kernel version."""
+    """The platform's single-shot example for prompts: a small module, and a version of it with a kernel."""
 
     reference: str
     kernel: str
@@ -41,7 +42,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Platform:
-    """One platform: its manifest, its single-shot example and its behaviour."""
+    """One platform: its manifest, its single-shot example and its adapter."""
 
     manifest: Manifest
     folder: Path
@@ -53,13 +54,17 @@ class Platform:
 
     @cached_property
     def adapter(self) -> Adapter:
-        """Return the platform's own adapter where its folder has one. Raises PlatformError when that does not load."""
+        """The platform's own adapter if its folder has one, otherwise the default one. Raises PlatformError if it
+        cannot be loaded."""
         file = self.folder / _ADAPTER_FILE
         return (_adapter_class(file) if file.is_file() else Adapter)(self.manifest)
 
     def language_class(self) -> type | None:
-        """Return the class `Language` of the file `language.py` in the platform's folder; None where there is no such
-        file. Raises PlatformError when it does not load."""
+        """Return the class `Language` of the file `language.py` in the platform's folder. None if there is no such
+        file.
+
+        Raises PlatformError if the file cannot be loaded, or defines no such class.
+        """
         file = self.folder / _LANGUAGE_FILE
         if not file.is_file():
             return None
@@ -71,7 +76,7 @@ class Platform:
 
 @dataclass(frozen=True)
 class BrokenPlatform:
-    """A platform that was found and cannot be loaded."""
+    """A platform that was found but cannot be loaded."""
 
     name: str
     origin: str
@@ -80,18 +85,19 @@ class BrokenPlatform:
 
 
 def load_folder(folder: Path) -> Platform:
-    """Return the platform in this folder. Raises PlatformError with one line."""
+    """Return the platform in this folder. Raises PlatformError, with one line."""
     folder = folder.resolve()
     manifest = read_manifest(folder / MANIFEST_FILE)
     return Platform(manifest, folder, Example(_example(folder, "reference.py"), _example(folder, "kernel.py")))
 
 
 def preload(folder: Path) -> None:
-    """Call `preload()` of the file `preload.py` in a platform's folder, where there is one. Raises what that raises.
+    """Call the function `preload` of the file `preload.py` in a platform's folder, if there is one. Raises what that
+    function raises.
 
     It runs in the process from which workers are forked, and imports and computes what every worker will need. It must
-    not start threads or touch a device: a process that has called `cuInit`, for example, cannot fork a child that uses
-    CUDA. So it is not a method of the adapter, which may look for its device when it is imported.
+    not start threads or use a device: a process that has called `cuInit`, for example, cannot fork a child that uses
+    CUDA. That is why it is no method of the adapter, which may look for its device when it is imported.
     """
     file = folder / _PRELOAD_FILE
     if file.is_file():
@@ -99,9 +105,11 @@ def preload(folder: Path) -> None:
 
 
 def available(extra: Sequence[Path] = ()) -> list[Platform | BrokenPlatform]:
-    """Return every platform by name; a broken one is listed with its reason and does not stop the rest.
+    """Return every platform, sorted by name. A broken platform is listed with its reason, and does not affect the
+    others.
 
-    Each folder of `extra` is a platform or holds platforms. Raises PlatformError when one of them does not exist.
+    Each folder of `extra` is a platform or contains platforms. Raises PlatformError if one of these folders does not
+    exist.
     """
     found: list[Platform | BrokenPlatform] = []
     folders: dict[str, Path] = {}
@@ -117,7 +125,8 @@ def available(extra: Sequence[Path] = ()) -> list[Platform | BrokenPlatform]:
 
 
 def find(name: str, extra: Sequence[Path] = ()) -> Platform:
-    """Return the platform of this name. Raises PlatformError when it is unknown, broken or there twice."""
+    """Return the platform of this name. Raises PlatformError if it is unknown or broken, or if two platforms have the
+    name."""
     everything = available(extra)
     named = [platform for platform in everything if platform.name == name]
     for platform in named:
@@ -138,10 +147,11 @@ def _load_or_say_why(folder: Path) -> Platform | BrokenPlatform:
 
 
 def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] | None = None) -> Platform:
-    """Return the platform to use when the user names none: the most preferred that is available. Raises PlatformError.
+    """Return the platform to use if the user names none. Raises PlatformError if no platform is available.
 
-    A platform whose own device is here comes before others. `suits` says whether the smith can write for a platform:
-    those come first, and among those for the same device the one with the fastest known programs.
+    Platforms for which `suits` is true come first; it says whether the smith can write for a platform. Next come
+    platforms whose own device is present, then those with the highest preference. With `suits`, the one with the
+    fastest known programs is chosen among platforms of the same device.
     """
     usable = [p for p in available(extra) if isinstance(p, Platform) and p.adapter.probe() is None]
     if not usable:
@@ -158,7 +168,7 @@ def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] | None
 
 
 def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:
-    """Yield where platforms are: folders with a manifest, and entry points that lead to none."""
+    """Yield the folders that have a manifest, and a BrokenPlatform for each entry point that leads to none."""
     for root in (_BUILT_IN, *extra):
         if not root.is_dir():
             raise PlatformError(f"no such platform folder: {root}")
@@ -170,7 +180,7 @@ def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:
 
 
 def _package_folder(entry_point: importlib.metadata.EntryPoint) -> Path | BrokenPlatform:
-    """Return the folder of the module that an entry point names; the module itself is not imported."""
+    """Return the folder of the module that an entry point names. The module itself is not imported."""
     try:
         spec = importlib.util.find_spec(entry_point.module)
     except Exception as error:  # importing the parents of a dotted name may raise anything
@@ -198,7 +208,7 @@ def _example(folder: Path, name: str) -> str:
 
 
 def _adapter_class(file: Path) -> type[Adapter]:
-    """Return the `Adapter` class that a platform's own file defines."""
+    """Return the class `Adapter` that a platform's own file defines. Raises PlatformError."""
     defined = getattr(_module(file), "Adapter", None)
     if not (isinstance(defined, type) and issubclass(defined, Adapter) and defined is not Adapter):
         raise PlatformError(f"{file}: must define a class Adapter derived from kforge.platforms.Adapter")
@@ -206,8 +216,8 @@ def _adapter_class(file: Path) -> type[Adapter]:
 
 
 def _module(file: Path) -> ModuleType:
-    """Import a platform's own file. Raises PlatformError when it does not load."""
-    # By path, under a unique name: a platform's folder need not be a package, and two platforms may have adapters.
+    """Import a platform's own file. Raises PlatformError if it cannot be loaded."""
+    # Loaded by path, under a unique name: the folder need not be a package, and several platforms have an adapter.py.
     name = f"kforge_platform_{sha256(os.fsencode(file)).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -219,5 +229,5 @@ def _module(file: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         reason = " ".join(str(error).split())
-        raise PlatformError(f"{file}: does not load: {type(error).__name__}: {reason}") from error
+        raise PlatformError(f"{file}: cannot be loaded: {type(error).__name__}: {reason}") from error
     return module

@@ -1,7 +1,7 @@
 """Problems: PyTorch modules to make faster, from a file, a directory or a live module.
 
-Importing this room does not import torch: `load`, `discover` and `open_suite` only read source text. What needs torch
-is in `instance` (run a problem), `inputs` (inputs of other kinds) and `live` (a problem from an `nn.Module`).
+Importing this package does not import torch: `load`, `discover` and `open_suite` only read source text. These modules
+need torch: `instance` (runs a problem), `inputs` (draws other inputs) and `live` (makes a problem from an `nn.Module`).
 """
 
 from kforge.problems.discovery import discover

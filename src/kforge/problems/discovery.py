@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class Survey(NamedTuple):
-    """The problems under a path."""
+    """The problem files under a path, and the files that could not be read."""
 
     problems: list[Path]
-    """In natural order (2 before 10)."""
+    """The problem files in natural order (2 before 10)."""
     unreadable: dict[Path, ProblemError]
-    """Python files that cannot be read, so that it is not known whether they are problems."""
+    """Python files that cannot be read, with the error. They may or may not be problems."""
 
 
 def discover(path: Path) -> list[Path]:
-    """Return the file itself, or a directory's problem files at any depth; unreadable files are left out.
+    """Return the problem files under a path: the file itself, or all in a directory at any depth.
 
-    Raises ProblemError when the path does not exist or holds no problem.
+    Unreadable files are left out. Raises ProblemError if the path does not exist or contains no problem.
     """
     return survey(path).problems
 
 
 def survey(path: Path) -> Survey:
-    """Return the problems under a path, and the unreadable files.
+    """Return the problem files under a path, and the unreadable files.
 
-    A problem file is a `*.py` that defines the required names; hidden folders and `__pycache__` are skipped. Raises
-    ProblemError when the path does not exist or holds no problem.
+    A problem file is a `*.py` that defines the required names. Hidden folders and `__pycache__` are skipped. Raises
+    ProblemError if the path does not exist or contains no problem.
     """
     if path.is_file():
         return Survey([path], {})
@@ -58,12 +58,14 @@ def survey(path: Path) -> Survey:
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
+    """Yield all Python files in a folder at any depth, except hidden ones."""
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
         yield from (Path(parent, name) for name in files if name.endswith(".py") and not name.startswith("."))
 
 
 def _natural(path: Path) -> tuple[list[list[str | int]], str]:
+    """Return a sort key that compares numbers in names by their value."""
     # Splitting at digits alternates text and number, so two keys always compare like with like.
     parts = [re.split(r"(\d+)", part.casefold()) for part in path.parts]
     keys: list[list[str | int]] = [[int(piece) if i % 2 else piece for i, piece in enumerate(p)] for p in parts]

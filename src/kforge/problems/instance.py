@@ -1,4 +1,4 @@
-"""Runs a problem: its module, its inputs and its workload. (torch)
+"""Runs a problem: constructs its module, draws its inputs and measures its workload. (torch)
 
 This executes the problem's own source, which the user trusts. Candidates are never executed here.
 """
@@ -37,16 +37,17 @@ if TYPE_CHECKING:
     from kforge.records import Problem, Workload
 
 _serial = itertools.count()
+"""Numbers that make the names of executed problems unique."""
 STRUCTURE_SEEDS = (11, 12, 13)
-"""What is alike in three draws counts as structure. It tests the problem, so the seeds need not be secret."""
+"""Seeds of the draws in which structure is looked for. They need not be secret, because this tests only the problem."""
 
 
 def instantiate(problem: Problem, device: str | torch.device = HOST) -> Instance:
-    """Execute the problem's source as a fresh module, whose inputs and parameters are to be on this device.
+    """Execute the problem's source and return its instance, whose inputs and parameters will be on this device.
 
-    Raises ProblemError, in one line, when the source does not import, needs a package that is not installed, or its
-    `Model` is not an `nn.Module`. Failures of the constructor, the inputs or `forward` are raised by the methods that
-    call them; `Instance.describe` calls them all.
+    Raises ProblemError if the source cannot be imported, needs a package that is not installed, or its `Model` is not
+    an `nn.Module`. Errors of the constructor, the inputs or `forward` are raised later, by the methods that call them.
+    `Instance.describe` calls all of them.
     """
     module = _execute(problem)
     for name in ("get_inputs", "get_init_inputs"):
@@ -59,7 +60,7 @@ def instantiate(problem: Problem, device: str | torch.device = HOST) -> Instance
 
 
 class Instance:
-    """The reference module of a problem and the inputs to run it on."""
+    """The reference module of a problem, and the inputs to run it on."""
 
     def __init__(
         self,
@@ -79,12 +80,13 @@ class Instance:
         self._draws_on_device = self.device != HOST
         self._kept_state: dict[str, torch.Tensor] | None = None
         self.draws_random_numbers = False
-        """Whether `forward` draws random numbers (dropout in training mode); known once it was described."""
+        """Whether `forward` draws random numbers, as dropout in training mode does. It is known after `describe`."""
 
     def make_model(self) -> nn.Module:
-        """Return the module as constructed under the caller's random state, in its own mode, with its saved weights.
+        """Return a new module, constructed with the current random state, in its own mode, with saved weights if it has
+        some.
 
-        Raises ProblemError when the constructor fails or the saved weights do not fit.
+        Raises ProblemError if the constructor fails or the saved weights do not fit.
         """
         arguments = self.init_inputs()
         with self._blaming("Model(*get_init_inputs())"):
@@ -96,10 +98,10 @@ class Instance:
         return model if there else model.to(self.device)  # tensors without memory cannot be moved, not even nowhere
 
     def init_inputs(self) -> list[Any]:
-        """Return the positional arguments of the constructor, for `Model` and a `ModelNew` alike.
+        """Return the positional arguments of the constructor, for `Model` and for `ModelNew`.
 
-        `get_init_inputs` may return positional arguments, a dict of keyword arguments, or `[arguments, keywords]`;
-        keywords are put in the order of `Model`'s signature. Raises ProblemError when that cannot be done.
+        `get_init_inputs` may return positional arguments, a dict of keyword arguments, or `[arguments, keywords]`.
+        Keyword arguments are put into the order of `Model`'s signature. Raises ProblemError if that is impossible.
         """
         with self._blaming("get_init_inputs()"):
             given = self._get_init_inputs()
@@ -115,30 +117,31 @@ class Instance:
         )
 
     def inputs(self, seed: int) -> list[Any]:
-        """Return `get_inputs()` drawn from this seed; the caller's random states are left alone.
+        """Return the inputs that `get_inputs()` draws from this seed. The caller's random states are not changed.
 
-        Raises ProblemError when it fails, returns something other than a list, or no tensor.
+        Raises ProblemError if `get_inputs()` fails, returns no list, or returns no tensor.
         """
         return self.input_sets(seed, 1)[0]
 
     def input_sets(self, seed: int, count: int) -> list[list[Any]]:
-        """Return several inputs drawn one after another from one seed: seeding takes longer than drawing small
-        inputs."""
+        """Return the inputs of several calls, drawn one after another from one seed. Seeding takes longer than drawing
+        small inputs."""
         with seeded(seed), self._blaming("get_inputs()"):
             drawn = [self._draw() for _ in range(count)]
         return [self._placed(given) for given in drawn]
 
     @cached_property
     def structure(self) -> Structure:
-        """What draws of the inputs have in common. Raises ProblemError where they cannot be drawn."""
+        """What all draws of the inputs have in common. Raises ProblemError if they cannot be drawn."""
         return Structure.observed(self.inputs, STRUCTURE_SEEDS)
 
     @cached_property
     def likeness(self) -> Likeness:
-        """What constructions of the module have in common. Raises ProblemError where the constructor fails."""
+        """What all constructions of the module have in common. Raises ProblemError if the constructor fails."""
         return Likeness.observed(self.make_model)
 
     def _placed(self, given: Any) -> list[Any]:
+        """Return the inputs on the device. Raises ProblemError if they are no list or contain no tensor."""
         if not isinstance(given, list | tuple):
             raise ProblemError(
                 f"{self.problem.name}: get_inputs() must return a list of inputs, got {type(given).__name__}"
@@ -148,14 +151,14 @@ class Instance:
         return [pytree.tree_map(self._on_device, value) for value in given]
 
     def wait(self) -> None:
-        """Wait until the device has done all work so far."""
+        """Wait until the device has finished all work."""
         if self.device != HOST:
             torch.get_device_module(self.device).synchronize()
 
     def describe(self) -> Workload:
-        """Run the reference and describe its inputs and outputs.
+        """Run the reference, and return facts about its inputs, outputs and work.
 
-        Raises ProblemError when any part of the problem fails, or the output holds no tensor.
+        Raises ProblemError if any part of the problem fails, or if `forward` returns no tensor.
         """
         with self._blaming("forward"):
             workload = measure(self.problem.name, self.make_model, self.inputs)
@@ -165,10 +168,10 @@ class Instance:
         return workload
 
     def smaller(self, least: int) -> Instance | None:
-        """Return the same problem with fewer rows: the first dimension of the inputs halved, as often as that leaves
-        `least`.
+        """Return the same problem with fewer rows: the first dimension of the inputs is halved while at least `least`
+        rows remain.
 
-        None where it is odd or small already, or where the module does not accept the smaller inputs.
+        Returns None if it cannot be halved, or if the module does not accept the smaller inputs.
         """
         whole = tensors_in(self.inputs(0))[0].shape[:1]
         rows = fewer = int(whole[0]) if whole else 0
@@ -184,7 +187,7 @@ class Instance:
         return None
 
     def with_inputs(self, change: Callable[[list[Any]], list[Any]]) -> Instance:
-        """Return the same module on other inputs: `change` is applied to those that are drawn."""
+        """Return the same module with other inputs: `change` is applied to the drawn ones."""
         return Instance(
             self.problem,
             self._model_class,
@@ -195,7 +198,7 @@ class Instance:
         )
 
     def _draw(self) -> Any:
-        """Draw inputs on the device itself, where a gigabyte takes a millisecond, if the problem allows that."""
+        """Draw inputs on the device itself, if the problem allows that. It is much faster for large inputs."""
         if self._draws_on_device:
             try:
                 with self.device:
@@ -210,7 +213,7 @@ class Instance:
         return leaf.to(self.device) if isinstance(leaf, torch.Tensor) else leaf
 
     def _state(self) -> dict[str, torch.Tensor]:
-        """Return the saved weights, read once. Within a FakeTensorMode tensors have no values, and are not cached."""
+        """Return the saved weights, read once. In a FakeTensorMode they have no values, and are not cached."""
         if active_fake_mode() is not None:
             return self._read_state()
         if self._kept_state is None:
@@ -218,18 +221,20 @@ class Instance:
         return self._kept_state
 
     def _read_state(self) -> dict[str, torch.Tensor]:
+        """Return the weights from their file. Raises ProblemError if the file was changed."""
         assert self.problem.state_path is not None
         with reading.regular(Path(self.problem.state_path)) as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != self.problem.state_digest:
                 raise ProblemError(
-                    f"{self.problem.name}: {self.problem.state_path} is not the file this problem was made with"
+                    f"{self.problem.name}: {self.problem.state_path} was changed since the problem was made"
                 )
             file.seek(0)
             state: dict[str, torch.Tensor] = torch.load(file, weights_only=True)
             return state
 
     def _accepts(self, arguments: list[Any] | tuple[Any, ...], keywords: dict[Any, Any]) -> bool:
-        """Distinguish `[arguments, keywords]` from two positional arguments that happen to be a list and a dict."""
+        """Return whether the constructor accepts these arguments. Tells `[arguments, keywords]` from two positional
+        arguments."""
         try:
             inspect.signature(self._model_class).bind(*arguments, **keywords)
         except TypeError:
@@ -237,6 +242,7 @@ class Instance:
         return True
 
     def _in_positions(self, arguments: list[Any] | tuple[Any, ...], keywords: dict[Any, Any]) -> list[Any]:
+        """Return all arguments as positional ones. Raises ProblemError if one can only be passed by keyword."""
         with self._blaming("get_init_inputs()"):
             bound = inspect.signature(self._model_class).bind(*arguments, **keywords)
         bound.apply_defaults()
@@ -247,11 +253,14 @@ class Instance:
 
     @contextmanager
     def _blaming(self, part: str) -> Iterator[None]:
+        """Turn an exception inside the `with` block into a ProblemError that names the failed part."""
         with _one_line(self.problem, f"{part} fails", self._filename):
             yield
 
 
 def _cut(rows: int, fewer: int, inputs: list[Any], *, only_first: bool) -> list[Any]:
+    """Return the inputs with only the first `fewer` rows, of all tensors with `rows` rows or only of the first
+    tensor."""
     first = tensors_in(inputs)[0]
 
     def cut(leaf: Any) -> Any:
@@ -263,6 +272,7 @@ def _cut(rows: int, fewer: int, inputs: list[Any], *, only_first: bool) -> list[
 
 
 def _execute(problem: Problem) -> types.ModuleType:
+    """Execute the problem's source as a new module. Raises ProblemError."""
     serial = next(_serial)
     # A registered name and lines in linecache: inspect, torch.compile and tracebacks need both.
     module = types.ModuleType(f"kforge_problem_{problem.digest[:12]}_{serial}")
@@ -280,7 +290,7 @@ def _execute(problem: Problem) -> types.ModuleType:
 
 @contextmanager
 def _one_line(problem: Problem, blame: str, filename: str) -> Iterator[None]:
-    """Turn any error of the problem's code into a ProblemError of one line."""
+    """Turn any exception inside the `with` block into a ProblemError of one line."""
     try:
         yield
     except ProblemError:
@@ -295,7 +305,7 @@ def _one_line(problem: Problem, blame: str, filename: str) -> Iterator[None]:
 
 
 def _summary(error: BaseException, filename: str) -> str:
-    """Return the type, the first line of the message, and the line of the problem that raised."""
+    """Return the type of an exception, the first line of its message, and the line of the problem that raised it."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     message = f"{type(error).__name__}: {first[:200]}" if first else type(error).__name__
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == filename]

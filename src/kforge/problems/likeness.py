@@ -1,5 +1,4 @@
-"""Finds what all constructions of a module have in common: values that no draw decides, and copies of one draw.
-(torch)"""
+"""Finds what all constructions of a module have in common: values that are not random, and copies of others. (torch)"""
 
 from __future__ import annotations
 
@@ -18,26 +17,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIKENESS_SEEDS = (21, 22)
-"""Seeds of the constructions. They test the problem, so they need not be secret."""
+"""Seeds of the two constructions that are compared. They need not be secret, because this tests only the problem."""
 _OF_TORCH = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """Names of entries in a module's state."""
+    """Names of entries in a module's state dict, by what constructions with different seeds have in common."""
 
     fixed: frozenset[str] = frozenset()
-    """Entries that have the same values in every construction."""
+    """Entries with the same values in every construction."""
     uniform: frozenset[str] = frozenset()
-    """The fixed entries that have one value throughout."""
+    """Fixed entries whose elements are all equal."""
     switches: frozenset[str] = frozenset()
-    """The uniform entries that are floating-point ones or zeros: they may be masks."""
+    """Uniform entries of floating-point ones or zeros, which may be masks."""
     copies: frozenset[str] = frozenset()
-    """Entries that always equal an earlier drawn entry, in separate memory (a layer that was copied)."""
+    """Entries that always equal an earlier random entry but have their own memory, as in a copied layer."""
     zeros: frozenset[str] = frozenset()
-    """Drawn entries with zeros at the same positions in every construction (blocks on a diagonal, a padding row)."""
+    """Random entries with zeros at the same positions in every construction, such as blocks on a diagonal or a padding
+    row."""
     draws_outside: bool = False
-    """Whether draws decide something that is not an entry: a buffer that is not persistent, a plain attribute."""
+    """Whether the constructor draws random values outside the state dict: a non-persistent buffer, or a plain
+    attribute."""
 
     @classmethod
     def observed(cls, make_model: Callable[[], nn.Module]) -> Likeness:
@@ -69,7 +71,7 @@ class Likeness:
 
 
 def _outside_of_state(model: nn.Module) -> list[Any]:
-    """Return tensors, arrays and numbers in plain attributes of a module and its parts, and non-persistent buffers."""
+    """Return the plain attributes of a module and its submodules, and the non-persistent buffers."""
     found: list[Any] = []
     for part in model.modules():
         found += [value for name, value in part._buffers.items() if name in part._non_persistent_buffers_set]
@@ -78,6 +80,7 @@ def _outside_of_state(model: nn.Module) -> list[Any]:
 
 
 def _differ(ours: list[Any], theirs: list[Any]) -> bool:
+    """Return whether two lists differ in a tensor, an array or a number."""
     if len(ours) != len(theirs):
         return True
     for one, other in zip(ours, theirs, strict=True):
@@ -93,21 +96,23 @@ def _differ(ours: list[Any], theirs: list[Any]) -> bool:
 
 
 def _corner(value: torch.Tensor) -> float:
-    """Return a number that differs for most entries, so that few need to be compared whole."""
+    """Return a number that differs for most entries, so that few need to be compared completely."""
     first = value.flatten()[0].item()
     return abs(first) if first == first else 0.0
 
 
 def _is_zero_or_one(value: torch.Tensor) -> bool:
-    """Return whether the first element of a uniform tensor is zero or one."""
+    """Return whether the first element of a floating-point tensor is zero or one."""
     return value.is_floating_point() and value.numel() > 0 and value.flatten()[0].item() in (0.0, 1.0)
 
 
 def _zero_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors have a zero at the same position."""
     zeros = one == 0
     return one.shape == other.shape and bool(zeros.any()) and bool((zeros & (other == 0)).any())
 
 
 def _copied(name: str, original: str, state: dict[str, torch.Tensor]) -> bool:
+    """Return whether two entries are equal but have separate memory."""
     ours, theirs = state[name], state[original]
     return ours.data_ptr() != theirs.data_ptr() and same(ours, theirs)

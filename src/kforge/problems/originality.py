@@ -1,4 +1,4 @@
-"""Detects programs that are only the original module under the name `ModelNew`, by syntax; nothing is executed."""
+"""Detects programs that are only the original module, renamed to `ModelNew`. It compares syntax and runs nothing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import ast
 
 from kforge.syntax import Unparsable, parsed
 
+UNCHANGED = "the answer is the original module, unchanged"
+"""What is said about such a program."""
+
 
 def is_unchanged(problem: str, program: str) -> bool:
-    """Return whether a program's source computes only with the problem's own classes.
+    """Return whether a program computes only with the problem's own classes.
 
-    Every statement must be an import, a docstring or a copy of one of the problem's, apart from classes that derive
-    from a copy and change nothing. A program that cannot be parsed is not unchanged: it is wrong. One whose syntax tree
-    cannot be compared (nested thousands deep, numbers of thousands of digits) counts as another program.
+    Every statement must be an import, a docstring or a copy of a statement of the problem. Classes that derive from a
+    copy and change nothing are also allowed. Returns False for a program that cannot be parsed or compared, for example
+    because it is nested thousands deep.
     """
     try:
         return _is_unchanged(parsed(problem), parsed(program))
@@ -34,6 +37,8 @@ def _is_unchanged(theirs: ast.Module, ours: ast.Module) -> bool:
 
 
 def _is_the_original(node: ast.stmt, original: ast.ClassDef, same: set[str]) -> bool:
+    """Return whether a statement makes a name for the original module: an alias, a renamed copy, or a class that
+    changes nothing. `same` has the names so far."""
     match node:
         case ast.Assign(targets=[ast.Name()], value=ast.Name(id=name)):
             return name in same
@@ -53,7 +58,7 @@ def _name(node: ast.stmt) -> str:
 
 
 def _changes_nothing(node: ast.stmt) -> bool:
-    """Return whether a statement of a derived class leaves everything to its base."""
+    """Return whether a statement of a derived class leaves everything to its base class."""
     if isinstance(node, ast.Pass) or _is_docstring(node):
         return True
     if not isinstance(node, ast.FunctionDef) or node.decorator_list:
@@ -65,7 +70,7 @@ def _changes_nothing(node: ast.stmt) -> bool:
 
 
 def _hands_everything_on(call: ast.Call, method: ast.FunctionDef) -> bool:
-    """Return whether it is `super().method(…)` with the method's own arguments, in their order."""
+    """Return whether a call is `super().method(…)` with the method's own arguments in their order."""
     function = call.func
     match function:
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name) if name == method.name:
@@ -86,7 +91,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _renamed(node: ast.ClassDef) -> ast.ClassDef:
-    """Return the class under one name, without docstrings, and with `super()` written in one way."""
+    """Return the class under one name, without docstrings, and with every `super()` written in the same way."""
     copy: ast.ClassDef = ast.parse(ast.unparse(node)).body[0]  # type: ignore[assignment]
     copy.name = "Model"
     for part in ast.walk(copy):

@@ -1,4 +1,4 @@
-"""Random draws that leave the caller's generators as they were. (torch)"""
+"""Seeds the random generators of torch, numpy and Python, and restores their states. (torch)"""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _one_at_a_time = threading.RLock()
-"""Held while the generators, which all threads share, are seeded."""
+"""A lock that is held while the generators are seeded, because all threads share them."""
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed torch (host and current accelerator), `random` and numpy inside the block, and restore them after it.
+    """Seed torch (host and current accelerator), `random` and numpy inside the `with` block, and restore them
+    afterwards.
 
-    Another thread that seeds them waits until then. `seed` is any unsigned 64-bit number; numpy takes its low 32 bits.
+    Other threads that want to seed them wait. `seed` is any unsigned 64-bit number; numpy uses its low 32 bits.
     """
     devices = [torch.accelerator.current_device_index()] if torch.accelerator.is_available() else []
     with _one_at_a_time, torch.random.fork_rng(devices=devices):
@@ -36,13 +37,14 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Keep other threads from seeding the generators inside the block: what changes them there is a draw."""
+    """Prevent other threads from seeding the generators inside the `with` block, so that only a draw can change
+    them."""
     with _one_at_a_time:
         yield
 
 
 def generator_states() -> list[bytes]:
-    """Return the states of torch's generators (host and current accelerator): a draw changes one of them."""
+    """Return the states of torch's generators (host and current accelerator). A draw changes one of them."""
     states = [torch.default_generator.get_state()]
     if torch.accelerator.is_available():
         states.append(torch.get_device_module().get_rng_state())
@@ -50,7 +52,7 @@ def generator_states() -> list[bytes]:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed torch (host and current accelerator), `random` and numpy, and leave them so."""
+    """Seed torch (host and current accelerator), `random` and numpy, without restoring them."""
     # not torch.manual_seed: it records a traceback for every kind of device that is not there (2 ms)
     torch.default_generator.manual_seed(seed)
     if torch.accelerator.is_available():

@@ -1,4 +1,4 @@
-"""A problem file as text: what it must define, and how `--set NAME=VALUE` is written into it."""
+"""Reads a problem file as text: checks what it must define, and writes `--set NAME=VALUE` into it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LARGEST = 16 * 2**20
-"""Bytes of a problem file: characters of up to four bytes, as many as are parsed."""
+"""Most bytes of a problem file."""
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
+"""Names that a problem file must define."""
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Problem:
-    """Read a problem file and write the overrides (`NAME=VALUE`) into its source; nothing is executed.
+    """Read a problem file, and write the overrides (`NAME=VALUE`) into its source. Nothing is executed.
 
-    Raises ProblemError when the file is missing, unreadable, not Python or lacks a required name, and when an
-    override names no module-level constant, or one that is bound twice or with a star, or holds no Python literal.
+    Raises ProblemError if the file is missing, unreadable, not Python or lacks a required name. Also if an override
+    names no constant of the module, names one that is assigned twice or by unpacking with a star, or is not a Python
+    literal.
     """
     source = read_source(path)
     module = parse(source, str(path))
@@ -45,7 +47,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Problem:
 
 
 def read_source(path: Path) -> str:
-    """The file's text with its own line ends. Raises ProblemError when it cannot be read as UTF-8."""
+    """Return the text of a file with its own line ends. Raises ProblemError if it cannot be read as UTF-8."""
     try:
         return reading.text(path, most=LARGEST)
     except FileNotFoundError:
@@ -59,7 +61,7 @@ def read_source(path: Path) -> str:
 
 
 def parse(source: str, origin: str) -> ast.Module:
-    """The syntax tree. Raises ProblemError with the line of a syntax error."""
+    """Return the syntax tree. Raises ProblemError with the line of a syntax error."""
     try:
         return parsed(source)
     except Unparsable as error:
@@ -68,13 +70,14 @@ def parse(source: str, origin: str) -> ast.Module:
 
 
 def missing_names(module: ast.Module) -> list[str]:
-    """The required names that the module does not bind at its top level."""
+    """Return the required names that the module does not define at its top level."""
     bound = {name for name, _ in _bindings(module.body)}
     return [name for name in REQUIRED_NAMES if name not in bound]
 
 
 def _name(path: Path) -> str:
-    """The file's name, or its folder's where the file is `problem.py`; bytes that are not UTF-8 are escaped."""
+    """Return the problem's name: the file's, or its folder's if the file is `problem.py`. Bytes that are not UTF-8 are
+    escaped."""
     stem = (path.resolve().parent.name or path.stem) if path.stem == "problem" else path.stem
     return os.fsencode(stem).decode("utf-8", "backslashreplace")
 
@@ -83,12 +86,16 @@ def _name(path: Path) -> str:
 
 
 class _Override(NamedTuple):
+    """One `--set NAME=VALUE`."""
+
     given: str
+    """The value as the user wrote it."""
     literal: str
-    """The value in canonical form: one line, no comment, parenthesised where it must be."""
+    """The value as one line of Python without comments, in parentheses if needed."""
 
 
 def _parse_overrides(overrides: Sequence[str]) -> dict[str, _Override]:
+    """Return the overrides by name. Raises ProblemError for a malformed or repeated one."""
     values: dict[str, _Override] = {}
     for text in overrides:
         name, equals, given = (part.strip() for part in text.partition("="))
@@ -101,6 +108,7 @@ def _parse_overrides(overrides: Sequence[str]) -> dict[str, _Override]:
 
 
 def _canonical_literal(name: str, given: str) -> str:
+    """Return the value as one line of Python. Raises ProblemError if it is not a literal."""
     try:
         ast.literal_eval(given)
         return ast.unparse(ast.parse(given, mode="eval"))
@@ -111,7 +119,7 @@ def _canonical_literal(name: str, given: str) -> str:
 
 
 def _with_overrides(source: str, module: ast.Module, values: dict[str, _Override], origin: str) -> str:
-    """Write the values into the text; every other byte stays."""
+    """Return the source with the values written into it. All other bytes stay the same."""
     if not values:
         return source
     text = source.encode()
@@ -133,7 +141,7 @@ def _with_overrides(source: str, module: ast.Module, values: dict[str, _Override
 
 
 def _settable_place(module: ast.Module, name: str, origin: str) -> ast.expr | ast.stmt:
-    """The expression to write the value over, or the statement to assign it after. Raises ProblemError."""
+    """Return the expression to replace by the value, or the statement after which to assign it. Raises ProblemError."""
     constants = dict(_constants(module))
     lines = [line for bound, line in _bindings(module.body) if bound == name]
     if len(lines) > 1:
@@ -150,10 +158,10 @@ def _settable_place(module: ast.Module, name: str, origin: str) -> ast.expr | as
 
 
 def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
-    """Names assigned at the top level, each with the expression that is its value alone, or else the statement.
+    """Yield each name that is assigned at the top level, with the expression of its value, or else with the statement.
 
-    `A = 1`, `A: int = 1` and `A, B = 1, 2` have one expression for each name; in `A = B = 1` and `A, B = SHAPE` a
-    change of the value would change other names as well.
+    `A = 1`, `A: int = 1` and `A, B = 1, 2` have one expression for each name. In `A = B = 1` and `A, B = SHAPE`
+    replacing the expression would change other names, too.
     """
     for statement in module.body:
         match statement:
@@ -168,6 +176,7 @@ def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
 
 
 def _pairs(target: ast.expr, value: ast.expr, statement: ast.stmt) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
+    """Yield each name of an assignment's target with the expression of its value, or else with the statement."""
     match target, value:
         case ast.Name(id=name), _:
             yield name, value
@@ -181,7 +190,7 @@ def _pairs(target: ast.expr, value: ast.expr, statement: ast.stmt) -> Iterator[t
 
 
 def _starred(module: ast.Module) -> Iterator[tuple[str, int]]:
-    """Names of assignments that unpack with a star, each with its line."""
+    """Yield the names of assignments that unpack with a star, with their lines."""
     for statement in module.body:
         if isinstance(statement, ast.Assign):
             yield from _bindings([target for target in statement.targets if _has_star(target)])
@@ -192,9 +201,9 @@ def _has_star(target: ast.expr) -> bool:
 
 
 def _bindings(statements: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Every name bound in the module's own scope, with its line; blocks (`if`, `try`, `for`) are entered.
+    """Yield every name that is bound in the module's own scope, with its line, also inside `if`, `try` and `for`.
 
-    Without recursion: a sum of a thousand terms is a thousand expressions one inside the other, and legal.
+    The search does not recurse: a sum of a thousand terms is valid Python, and is a thousand nested expressions.
     """
     left = list(reversed(statements))
     while left:

@@ -1,10 +1,10 @@
-"""A suite: the problems of a folder, by family, each at the workload that is asked for. Nothing is executed.
+"""A suite: a folder of problem files, grouped by family, with sizes to choose from (workloads). Nothing is executed.
 
 <suite>/
-├── suite.toml            optional: workloads, and labels that are meant to be there
+├── suite.toml            optional: workloads, and labels that are expected
 └── <family>/<name>.py    problem files; the first folder is the family
 
-A file's own constants are the suite's default workload; `suite.toml` says what the others set:
+The constants in a problem file are the default workload. `suite.toml` says which constants the other workloads set:
 
     name = "core"
     default = "small"
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SHIPPED = Path(__file__).with_name("suites")
-"""The suites that come with kforge, one folder each. Their problems are data, and never imported."""
+"""The folder with the suites that come with kforge. Their problems are data and are never imported."""
 
 
 LONGEST_NAME = 255
-"""Bytes of a folder's name, on the file systems of today."""
+"""Most bytes of a folder's name on common file systems."""
 
 
 class Task(Record):
-    """One problem of a suite, or why there is none."""
+    """One problem file of a suite: the problem, or the reason why it cannot be used."""
 
     name: str
     """`family/name`, unique in its suite."""
     family: str
     problem: Problem | None = None
     failure: str | None = None
-    """Why the file is no problem that can be worked on."""
+    """Why the file cannot be used as a problem; None if it can."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Task:
@@ -66,13 +66,13 @@ class Workloads(Record):
     """What `suite.toml` says about one problem."""
 
     labels: dict[str, str] = Field(default_factory=dict)
-    """Findings of the problem lint that are meant to be there, with the reason."""
+    """Labels of the problem lint that are expected for this problem, with the reason."""
     constants: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """By workload: what it sets."""
+    """For each workload, the values that it gives to constants of the problem file."""
 
 
 class SuiteManifest(Record):
-    """`suite.toml`."""
+    """The contents of `suite.toml`."""
 
     name: str
     default: str
@@ -90,7 +90,7 @@ class SuiteManifest(Record):
 
 
 class Suite:
-    """A folder of problems and what its manifest says about them."""
+    """A folder of problem files, with its manifest if it has one."""
 
     def __init__(self, folder: Path, manifest: SuiteManifest | None) -> None:
         self.folder = folder
@@ -98,10 +98,11 @@ class Suite:
         self.name = manifest.name if manifest else (folder.resolve().name or "problems")
 
     def tasks(self, workload: str = "", only: str = "") -> list[Task]:
-        """The problems whose name matches one of the patterns, at a workload; the default is what the files say.
+        """Return the problems whose names match the patterns in `only`, at a workload. By default the files' own
+        constants are used.
 
-        A file that cannot be read as a problem is a task that failed. Raises ProblemError when there is no such
-        workload, when nothing matches, and when the folder holds no problem at all.
+        A file that cannot be read is a task with a failure. Raises ProblemError if there is no such workload, if
+        nothing matches, or if the folder contains no problem.
         """
         found = survey(self.folder)
         reasons = {path: str(error) for path, error in found.unreadable.items()}
@@ -115,10 +116,11 @@ class Suite:
         return [self._task(name, names[name], workload, reasons.get(names[name])) for name in chosen]
 
     def expected_labels(self, name: str) -> Mapping[str, str]:
-        """Findings of the problem lint that are meant to be there, with the reason."""
+        """Return the labels of the problem lint that are expected for this problem, with the reason."""
         return self._said(name).labels
 
     def _name(self, path: Path) -> str:
+        """Return the name of a problem file: its path in the suite without the suffix."""
         inside = path.relative_to(self.folder) if path != self.folder else Path(path.name)
         stem = inside.with_suffix("")
         # as `load` names it, unless a file beside the folder has that name
@@ -135,6 +137,8 @@ class Suite:
         return Task(name=name, family=family, failure=reason)
 
     def _overrides(self, name: str, workload: str) -> list[str]:
+        """Return the `NAME=VALUE` of a workload for one problem. Raises ProblemError if `suite.toml` does not have
+        them."""
         constants = self._said(name).constants
         if workload not in constants and self.manifest and workload not in ("", self.manifest.default):
             raise ProblemError(f"{name}: suite.toml has no workload {workload!r} for it")
@@ -144,6 +148,7 @@ class Suite:
         return (self.manifest and self.manifest.problems.get(name)) or Workloads()
 
     def _check(self, workload: str, names: Mapping[str, Path]) -> None:
+        """Raise ProblemError for an unknown workload, and for a problem in `suite.toml` that does not exist."""
         if self.manifest is None:
             if workload:
                 raise ProblemError(f"{self.folder}: has no suite.toml, so there is no workload {workload!r}")
@@ -157,12 +162,12 @@ class Suite:
 
 
 def shipped() -> list[str]:
-    """The names of the suites that come with kforge."""
+    """Return the names of the suites that come with kforge."""
     return sorted(manifest.parent.name for manifest in SHIPPED.glob("*/suite.toml"))
 
 
 def open_suite(name: str) -> Suite:
-    """The suite in a folder (or of one problem file), or of a name. Raises ProblemError."""
+    """Return the suite in a folder, of one problem file, or with a shipped name. Raises ProblemError."""
     if name in shipped() and not Path(name).exists():
         folder = SHIPPED / name
     elif Path(name).exists():
@@ -176,7 +181,8 @@ def open_suite(name: str) -> Suite:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """A shell pattern for the whole name, or any part of it; several with commas between."""
+    """Return whether a name matches one of the patterns, which are separated by commas: a shell pattern, or a part of
+    the name."""
     return any(fnmatchcase(name, each) or each in name for each in pattern.split(",") if each)
 
 

@@ -1,4 +1,4 @@
-"""Finds and compares tensors inside nested inputs and outputs. (torch)"""
+"""Finds, copies and compares tensors inside nested inputs and outputs. (torch)"""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from torch.utils import _pytree as pytree
 from kforge.records import TensorSpec
 
 HOST = torch.empty(0).device
-"""The host's device, whatever platform a program is for."""
+"""The device of the host, whatever the platform is."""
 _INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+"""Integer dtypes by size in bytes."""
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
@@ -20,11 +21,13 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
 
 
 def spec(tensor: torch.Tensor) -> TensorSpec:
+    """Return shape and dtype of a tensor."""
     return TensorSpec(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
 
 
 def least_bytes(tensors: list[torch.Tensor]) -> int:
-    """Return the bytes to touch each of these once; a storage counts once, even if it is shared or expanded."""
+    """Return the bytes that must be moved to access each of these tensors once. Memory that tensors share counts
+    once."""
     needed: dict[int, int] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
@@ -34,7 +37,8 @@ def least_bytes(tensors: list[torch.Tensor]) -> int:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two trees hold bitwise the same tensors; NaN equals NaN."""
+    """Return whether two nested values have bitwise equal tensors. NaN equals NaN; values other than tensors do not
+    count."""
     ours, theirs = tensors_in(one), tensors_in(other)
     return [spec(t) for t in ours] == [spec(t) for t in theirs] and all(
         _same_bits(a, b) for a, b in zip(ours, theirs, strict=True)
@@ -42,7 +46,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Compare two tensors of equal shape and dtype, in words as long as possible: bytes take five times as long."""
+    """Return whether two tensors of equal shape and dtype are bitwise equal. Long words are compared, which is five
+    times as fast as bytes."""
     flat = [tensor.detach().resolve_conj().resolve_neg().contiguous().flatten() for tensor in (one, other)]
     places = [size for each in flat for size in (each.nbytes, each.storage_offset() * each.element_size())]
     word = next(dtype for size, dtype in _INTEGERS.items() if not any(place % size for place in places))

@@ -1,4 +1,4 @@
-"""Measures what one call of a reference takes, makes and computes, by running it. (torch)"""
+"""Runs a reference twice and describes its inputs, outputs, work and properties. (torch)"""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from torch import nn
 
 UNORDERED = 1e-3
-"""Sums that a device adds up in no fixed order differ by less than this, relative to the whole output (or by no more
-than a unit in the last place, where that is larger). Random numbers differ by more."""
+"""Sums that are added in varying order differ by less than this, relative to the whole output, or by a unit in the last
+place if that is larger. Random numbers differ by more."""
 UNORDERED_SHARE = 1e-4
-"""Sums in no fixed order change at most this share of integers (such as the position of a maximum); random numbers
-change more."""
+"""Sums that are added in varying order change at most this share of integer outputs, such as positions of a maximum.
+Random numbers change more."""
 SEED = 0
-"""The workload is a fact of the problem, not a test of a candidate: its seed need not be secret."""
+"""Seed of inputs and weights. It need not be secret, because this tests only the problem."""
 
 
 def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callable[[int], list[Any]]) -> Workload:
-    """Run the reference twice from the same weights and inputs.
+    """Run the reference twice from the same weights and inputs, and return facts about it.
 
-    Labels: `nondeterministic` (the runs differ by more than sums in another order do), `unsteady` (by less), `random`
-    (they differ so much, and do not under the same state of the generators), `updates state` (buffers or parameters
-    change in a call), `modifies inputs`. Raises ProblemError for tensors that are not strided.
+    Labels: `nondeterministic` (the two outputs differ by more than the order of sums explains), `unsteady` (they differ
+    by less than that), `random` (they differ that much, but not if the random generators have the same state), `updates
+    state` (a call changes buffers or parameters), `modifies inputs`. Raises ProblemError for sparse tensors.
     """
     with seeded(SEED):
         model, inputs = make_model(), make_inputs(SEED)
@@ -64,7 +64,8 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
 
 
 class _FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts FLOPs by torch's own formulas. `FlopCounterMode` would import all of dynamo first (1.6 s)."""
+    """A mode of torch that counts FLOPs by torch's formulas. `FlopCounterMode` would import dynamo, which takes 1.6
+    s."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -72,7 +73,7 @@ class _FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Without this torch would import dynamo, although nothing is compiled here."""
+        """Return False, so that torch does not import dynamo."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -85,6 +86,7 @@ class _FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _run_again(make_model: Callable[[], nn.Module], inputs: list[Any]) -> Any:
+    """Return the output of a second call, with the random generators in another state."""
     with seeded(SEED):
         model = make_model()
     # Outside the seeded block the generators have moved on, so a reference that draws random numbers shows itself.
@@ -93,7 +95,7 @@ def _run_again(make_model: Callable[[], nn.Module], inputs: list[Any]) -> Any:
 
 
 def _run_seeded(make_model: Callable[[], nn.Module], make_inputs: Callable[[int], list[Any]]) -> Any:
-    """Run on the same inputs and weights, with the generators in the same state."""
+    """Return the output for the same inputs and weights, with the random generators in a fixed state."""
     inputs = make_inputs(SEED)
     with seeded(SEED):
         model = make_model()
@@ -102,6 +104,7 @@ def _run_seeded(make_model: Callable[[], nn.Module], make_inputs: Callable[[int]
 
 
 def _alike(one: Any, other: Any) -> bool:
+    """Return whether two outputs differ by no more than sums in varying order."""
     ours, theirs = tensors_in(one), tensors_in(other)
     return [spec(each) for each in ours] == [spec(each) for each in theirs] and all(map(_alike_tensors, ours, theirs))
 
@@ -126,6 +129,7 @@ def _state(model: nn.Module) -> list[torch.Tensor]:
 
 
 def _refuse_sparse(name: str, tensors: list[torch.Tensor]) -> None:
+    """Raise ProblemError for a tensor that is not strided."""
     for tensor in tensors:
         if tensor.layout != torch.strided:
             raise ProblemError(f"{name}: tensors of layout {tensor.layout} are not supported; use dense ones")

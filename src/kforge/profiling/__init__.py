@@ -1,6 +1,6 @@
-"""Profiles: what a program's time is spent on, and how far it is from what the device allows.
+"""Profiles: where a program's time goes, and how far it is from what the device allows.
 
-Importing this room does not import torch; `torch_profile` does, and runs inside the worker.
+Importing this package does not import torch. Only `torch_profile` does; it runs inside the worker.
 """
 
 from kforge.profiling.digest import digest

@@ -1,7 +1,7 @@
-"""Names what limits a program in one line, by fixed rules over the measurements. Returns no line where no rule holds.
+"""Names what limits a program in one line, by fixed rules over the measurements.
 
 The rules look at the whole call first (does the device wait for the host?), then at the kernel that takes most of the
-time. Wasted work is named before busy units, because a unit that is busy with waste is not the thing to fix.
+time. Wasted work is named before busy units, because a unit that is busy with waste is not what should be fixed.
 """
 
 from __future__ import annotations
@@ -34,25 +34,35 @@ if TYPE_CHECKING:
     from kforge.records import HotSpot, KernelCounters, Roofline
 
 IDLE_SHARE = 0.4
-"""If the device is idle for more than this share of an undisturbed call, the device is not the limit."""
+"""If the device is idle for more than this share of a call, launching from the host is named as the bottleneck."""
 TRANSFER_SHARE = 0.3
+"""If copies between host and device take more than this share of the device's time, they are named as the
+bottleneck."""
 BUSY = 0.6
-"""A unit that is busier than this share of its peak is the limit. Below it, latency is. Nsight Compute uses the same
+"""A unit above this share of its peak is the limit. If there is none, latency is. Nsight Compute uses the same
 value."""
 WASTED_USE, SCATTERED_SECTORS = 0.6, 6.0
-"""Loads are called scattered when a smaller share of their bytes is used than the first number, and a request touches
-more sectors than the second. Few sectors with little use are a broadcast, which is cheap. 16 sectors with full use are
+"""Access counts as scattered if less than WASTED_USE of the bytes is used, and a request touches more than
+SCATTERED_SECTORS sectors. Few sectors with little use are a broadcast, which is cheap. 16 sectors with full use are
 vector loads, which are good."""
 SURELY_SCATTERED = 20.0
-"""Sectors per request above which loads are called scattered where the used share of the bytes was not measured."""
+"""Sectors per request above which access counts as scattered if the used share of the bytes was not measured."""
 CONFLICT_SHARE = 0.3
+"""If bank conflicts cause more than this share of the passes over shared memory, they may be named as the
+bottleneck."""
 LOCAL_SHARE = 0.05
+"""If more than this share of the instructions access local memory, it may be named as the bottleneck."""
 LOW_OCCUPANCY = 0.4
+"""Occupancy below this share is named as a cause of latency."""
 FEW_WAVES = 1.0
+"""If the blocks of a launch fill the device fewer times than this, parallelism is too low."""
 
 UNITS = {DRAM: "DRAM", L2: "L2 cache", L1: "L1 cache and shared memory"}
+"""Names of the memory units as a profile's page shows them."""
 MEMORY_WAITS = ("long_scoreboard", "lg_throttle")
+"""Stall reasons that mean waiting for global memory."""
 SHARED_WAITS = ("short_scoreboard", "mio_throttle")
+"""Stall reasons that mean waiting for shared memory."""
 WAITS = {
     "long_scoreboard": "global or local memory",
     "short_scoreboard": "shared memory or special functions",
@@ -71,7 +81,7 @@ WAITS = {
     "sleeping": "a sleep to end",
     "gmma": "asynchronous matrix products",
 }
-"""What a warp waits for, by the profiler's name of the stall."""
+"""What a warp waits for, by the profiler's name of the stall reason."""
 
 
 def name_bottleneck(
@@ -81,7 +91,8 @@ def name_bottleneck(
     seconds: float | None,
     roofline: Roofline | None,
 ) -> str:
-    """The line that names the bottleneck. `seconds` is the time of a call without a profiler, where it is known."""
+    """Return the line that names the bottleneck; empty if no rule applies. `seconds` is the time of a call without a
+    profiler."""
     busy = busy_seconds(hot_spots)
     if busy is not None and seconds is not None and (idle := 1 - busy / seconds) >= IDLE_SHARE:
         return f"launch bound: the device is idle {percent(idle)} of a call"
@@ -99,7 +110,7 @@ def name_bottleneck(
 
 
 def of_kernel(kernel: KernelCounters) -> str:
-    """Return what limits one kernel, or an empty string where too few counters were measured."""
+    """Return what limits one kernel; empty if too few counters were measured."""
     busy = {unit: kernel.figures[unit] for unit in (DRAM, L2, L1, SM) if unit in kernel.figures}
     if not busy:
         return ""
@@ -120,6 +131,7 @@ def of_kernel(kernel: KernelCounters) -> str:
 
 
 def _scattered(figures: Mapping[str, float]) -> str:
+    """Return a line about uncoalesced access; empty if there is none."""
     found = []
     for what, sectors, use in (("loads", LOAD_SECTORS, LOAD_USE), ("stores", STORE_SECTORS, STORE_USE)):
         touched, used = figures.get(sectors, 0.0), figures.get(use)
@@ -131,6 +143,8 @@ def _scattered(figures: Mapping[str, float]) -> str:
 
 
 def _compute(kernel: KernelCounters) -> str:
+    """Return a line for a kernel whose multiprocessors are busy: which arithmetic unit, or instruction issue, is the
+    limit."""
     pipe = max(kernel.pipes, key=lambda name: kernel.pipes[name], default="")
     if pipe and kernel.pipes[pipe] >= BUSY:
         return f"compute bound: {pipe} at {percent(kernel.pipes[pipe])} of peak"
@@ -141,6 +155,7 @@ def _compute(kernel: KernelCounters) -> str:
 
 
 def _latency(kernel: KernelCounters) -> str:
+    """Return a line for a kernel in which no unit is busy, with the likely cause."""
     figures, cause = kernel.figures, ""
     waves, achieved, possible = (figures.get(name) for name in (WAVES, OCCUPANCY, POSSIBLE_OCCUPANCY))
     if waves is not None and waves < FEW_WAVES:

@@ -1,6 +1,6 @@
-"""Names of the kernel counters that a digest knows, whichever tool measured them.
+"""Names of the hardware counters that the page of a profile uses, independent of the tool that measured them.
 
-Shares and busy units are between 0 and 1, where 1 is the peak. Everything else is in base units.
+Shares are between 0 and 1, where 1 is the peak. Everything else is in base units.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ ISSUE = "issue"
 DRAM_BYTES = "dram_bytes"
 """Bytes read from and written to device memory, in all launches together."""
 OCCUPANCY, POSSIBLE_OCCUPANCY = "occupancy", "possible_occupancy"
+"""Resident warps as a share of the most that a multiprocessor can hold: achieved, and possible for this kernel."""
 WAVES = "waves"
-"""Number of times that the launch's blocks fill the whole device."""
+"""How many times the blocks of a launch fill the whole device."""
 REGISTERS, SHARED_BYTES, BLOCKS, BLOCK_THREADS = "registers", "shared_bytes", "blocks", "block_threads"
 LOAD_SECTORS, STORE_SECTORS = "load_sectors", "store_sectors"
-"""Sectors of 32 bytes that a warp's request to global memory touches: 4 for 4 bytes a thread, 16 for 16 bytes."""
+"""Sectors of 32 bytes that one request of a warp to global memory touches: 4 for 4 bytes per thread, 16 for 16
+bytes."""
 LOAD_USE, STORE_USE = "load_use", "store_use"
-"""Share of the bytes in those sectors that the program asked for."""
+"""Share of the bytes that loads and stores of global memory move (in sectors of 32 bytes) that the program asked
+for."""
 CONFLICTS = "conflicts"
-"""Share of the passes over shared memory that only bank conflicts make necessary."""
+"""Share of the passes over shared memory that are needed only because of bank conflicts."""
 LOCAL = "local"
-"""Share of all instructions that go to local memory: spilled registers, and arrays with indices known too late."""
+"""Share of all instructions that access local memory: spilled registers, and arrays indexed at run time."""
 
 SUMMED = frozenset({DRAM_BYTES})
+"""Counters that are added over the launches of a kernel."""
 GEOMETRY = frozenset({WAVES, REGISTERS, SHARED_BYTES, BLOCKS, BLOCK_THREADS})
 """Counters that are taken from the longest launch. All others are averaged over the launches, weighted by time."""
 
 
 def combined(name: str, launches: Sequence[KernelCounters]) -> KernelCounters:
-    """Combine the launches of one kernel into one record. Its share of the time is filled in later."""
+    """Return one record for all launches of a kernel. Its share of the time is filled in later."""
     longest = max(launches, key=lambda one: one.seconds)
     names = dict.fromkeys(figure for one in launches for figure in one.figures)
     figures = {}
@@ -62,7 +66,7 @@ def combined(name: str, launches: Sequence[KernelCounters]) -> KernelCounters:
 
 
 def ranked(kernels: Iterable[KernelCounters]) -> tuple[KernelCounters, ...]:
-    """Return the kernels by name with their shares of the time, the largest first."""
+    """Return one record for each kernel name, with its share of the time, the largest first."""
     by_name: dict[str, list[KernelCounters]] = {}
     for kernel in kernels:
         by_name.setdefault(kernel.name, []).append(kernel)
@@ -73,7 +77,7 @@ def ranked(kernels: Iterable[KernelCounters]) -> tuple[KernelCounters, ...]:
 
 
 def joined(files: Iterable[Sequence[KernelCounters]]) -> tuple[KernelCounters, ...]:
-    """Merge the counters of several files. For a kernel that is in two files, the second adds only what the first
+    """Return the counters of several files together. If a kernel is in two files, the second adds only what the first
     lacks."""
     by_name: dict[str, KernelCounters] = {}
     for kernel in (kernel for kernels in files for kernel in kernels):
@@ -90,6 +94,7 @@ def joined(files: Iterable[Sequence[KernelCounters]]) -> tuple[KernelCounters, .
 
 
 def _means(weighted: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:
+    """Return the weighted mean of each entry of several tables, the largest first."""
     values: dict[str, list[tuple[float, float]]] = {}
     for table, weight in weighted:
         for name, value in table.items():
@@ -99,6 +104,7 @@ def _means(weighted: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, f
 
 
 def _mean(values: Sequence[tuple[float, float]]) -> float:
+    """Return the mean of pairs of value and weight."""
     weights = sum(weight for _, weight in values)
     if not weights:
         return values[0][0]

@@ -1,8 +1,8 @@
-"""A profile on one page, for a reader who must choose one bottleneck.
+"""Writes a profile as one page of text, for a reader who must choose one bottleneck.
 
-Only what was measured and can be acted on is printed. Left out because it misleads: arithmetic figures of a
-workload whose FLOPs torch does not count, rows below one percent of the time, the share of a roof that the program
-stands above, and the device's idle time in the profiled run, where every call waits and the profiler slows the host.
+Only measured numbers that help to act are printed. These are left out because they mislead: arithmetic rates if torch
+does not count the FLOPs, rows below one percent of the time, a share of the roofline above 100 %, and the device's idle
+time in the profiled run, in which every call waits and the profiler slows the host.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from kforge.records import KernelCounters, Span
 
 LEAST_SHARE = 0.01
+"""Rows with a smaller share of the time are not shown."""
 MAX_ROWS = 16
 MAX_NOTES = 12
 ROWS_BESIDE_COUNTERS, NOTES_BESIDE_COUNTERS = 8, 6
-"""Number of table rows and of notes on a page that also shows counters, which need the space."""
+"""Most table rows and most notes on a page that also shows counters, which need the space."""
 
 NOTE_WIDTH = 140
 
 A_CALL = "self time a call, in the profiled run"
+"""Heading of the table: what its times are."""
 
 
 def digest(
@@ -42,9 +44,10 @@ def digest(
     notes: Sequence[str] = (),
     timeline: tuple[Span, ...] = (),
 ) -> Profile:
-    """Return the profile record, with its page of plain text, of a program that takes `seconds` per call.
+    """Return the profile of a program, with its page of text.
 
-    `seconds` is timed without a profiler. The times of the hot spots are from the profiled run.
+    `seconds` is the time of one call without a profiler. The times of the hot spots and the timeline are from the
+    profiled run.
     """
     bottleneck = name_bottleneck(hot_spots=hot_spots, kernels=kernels, seconds=seconds, roofline=roofline)
     facts = [("Profiled with", tool), *_named(bottleneck), ("Time a call", time(seconds))]
@@ -68,6 +71,7 @@ def page(
     kernels: Sequence[KernelCounters],
     notes: Sequence[str],
 ) -> str:
+    """Return the page: facts, table of hot spots, counters of kernels, notes."""
     lines = [f"{name:<22}{cut(fact)}" for name, fact in facts]
     shown = [spot for spot in without_idle(hot_spots) if spot.share >= LEAST_SHARE]
     if shown:
@@ -81,11 +85,13 @@ def page(
 
 
 def _named(bottleneck: str) -> Iterator[tuple[str, str]]:
+    """Yield the line with the bottleneck, if one is known."""
     if bottleneck:
         yield "Bottleneck", bottleneck
 
 
 def _idle(seconds: float, hot_spots: Sequence[HotSpot]) -> Iterator[tuple[str, str]]:
+    """Yield the line that says how long the device is idle in a call, for a profile of a device."""
     busy = busy_seconds(hot_spots)
     if busy is not None:
         launches = sum(spot.calls for spot in hot_spots if spot.name != IDLE)
@@ -94,7 +100,7 @@ def _idle(seconds: float, hot_spots: Sequence[HotSpot]) -> Iterator[tuple[str, s
 
 
 def without_idle(hot_spots: Sequence[HotSpot]) -> list[HotSpot]:
-    """Return the rows without idle time; their shares are of the device's time where a device was profiled."""
+    """Return the rows without the device's idle time. Their shares are then of the device's busy time."""
     rows = [spot for spot in hot_spots if spot.name != IDLE]
     total = sum(spot.seconds for spot in rows)
     if len(rows) == len(hot_spots) or not total:
@@ -103,7 +109,7 @@ def without_idle(hot_spots: Sequence[HotSpot]) -> list[HotSpot]:
 
 
 def roof(seconds: float | None, roofline: Roofline, workload: Workload) -> Iterator[tuple[str, str]]:
-    """Describe how far a call is from what the device allows, where the call's time is known."""
+    """Yield lines about the roofline, and about how far a call is from it if its time is known."""
     peaks, traffic, flops = roofline.peaks, workload.bytes_moved, workload.flops
     bandwidth, throughput = peaks.bytes_per_second, peaks.flops_per_second
     yield "Device peaks", f"{amount(bandwidth, 'B/s')}, {amount(throughput, 'FLOP/s')} ({peaks.device})"
@@ -122,6 +128,7 @@ def roof(seconds: float | None, roofline: Roofline, workload: Workload) -> Itera
 
 
 def _achieved(seconds: float, roofline: Roofline, workload: Workload) -> Iterator[tuple[str, str]]:
+    """Yield lines about the share of the roofline that a call reaches, and its rates."""
     traffic, flops = workload.bytes_moved, workload.flops
     if seconds >= roofline.floor_seconds:
         yield "Share of the roof", f"{roofline.floor_seconds / seconds:.1%}"

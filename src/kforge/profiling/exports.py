@@ -1,4 +1,4 @@
-"""Reads files that profilers wrote on another machine. Each format is recognised by its header; any other file is
+"""Reads files that profilers wrote on another machine. A format is recognized by its header; other files are
 refused."""
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from kforge.records import KernelCounters
 
 MAX_BYTES = 64 << 20
+"""Most bytes of a profiler's file that are read."""
 ACCEPTED = "ncu --csv (--page raw or details), nsys stats --format csv and xctrace export are read"
+"""End of error messages: says which files are accepted."""
 _BINARY = (
     (b"NVR\x00", "an Nsight Compute report"),
     (b"SQLite format 3", "an SQLite database"),
     (b"PK\x03\x04", "a zip"),
 )
+"""First bytes of files that users may pass by mistake, and what they are."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,20 @@ class Export:
     tools: tuple[str, ...]
     kernels: tuple[KernelCounters, ...] = ()
     device_rows: tuple[Row, ...] = ()
-    """Kernels and copies, with their seconds."""
+    """Kernels and copies with their seconds."""
     sizes: tuple[Row, ...] = ()
+    """Copies with their bytes."""
     driver_calls: tuple[Row, ...] = ()
+    """Functions of the driver that the host called, with their seconds."""
     device: str = ""
-    """The name of the profiled device, where a file holds it."""
+    """Name of the profiled device; empty if no file contains it."""
 
     @property
     def tool(self) -> str:
         return " and ".join(self.tools)
 
     def hot_spots(self, calls: int = 1) -> tuple[HotSpot, ...]:
-        """What the device's time was spent on in one call of the module. `calls` is the number of recorded calls."""
+        """Return where the device's time went in one call of the module. `calls` is the number of recorded calls."""
         rows = self.device_rows or tuple(Row(one.name, one.launches, one.seconds) for one in self.kernels)
         total = sum(row.amount for row in rows)
         if not total:
@@ -57,11 +62,13 @@ class Export:
 
 
 def _a_call(count: int, calls: int) -> int:
+    """Return how often a kernel ran in one call of the module, at least 1, from its count in `calls` calls."""
     return max(1, round(count / calls))
 
 
 def read(text: str) -> Export:
-    """Read one profiler file. Raises ProfileError for a file that kforge does not know, or would misread."""
+    """Return the contents of one profiler file. Raises ProfileError for an unknown file, or one that would be
+    misread."""
     if xctrace.is_export(text):
         return Export((xctrace.TOOL,), device_rows=xctrace.read(text))
     lines = text.splitlines()
@@ -78,7 +85,7 @@ def read(text: str) -> Export:
 
 
 def decoded(content: bytes) -> str:
-    """Return the text of a file. Raises ProfileError, with advice where the cause is known."""
+    """Return the text of a file. Raises ProfileError, with advice if the cause is known."""
     for start, what in _BINARY:
         if content.startswith(start):
             raise ProfileError(f"it is {what}, not an export: {ACCEPTED}")
@@ -96,7 +103,8 @@ def decoded(content: bytes) -> str:
 
 
 def together(exports: Sequence[Export]) -> Export:
-    """Combine several files about the same program. Raises ProfileError when they are from different devices."""
+    """Return the contents of several files about the same program. Raises ProfileError if they are from different
+    devices."""
     devices = {export.device for export in exports if export.device}
     if len(devices) > 1:
         raise ProfileError(f"the exports are of different devices: {' and '.join(sorted(devices))}")

@@ -1,8 +1,7 @@
-"""Makes the profile page from files that were exported on another machine, with the roofline of a problem if one is
-given.
+"""Makes the page of a profile from files that were exported on another machine.
 
-Values that the exports lack are not guessed: without the number of calls there is no time per call, and without a wall
-clock there is no idle share.
+Numbers that the files do not contain are not guessed: without the number of calls there is no time per call, and
+without a wall clock there is no idle share. The roofline is shown if a problem is given.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ if TYPE_CHECKING:
     from kforge.records import Roofline, Workload
 
 MAX_DRIVER_CALLS = 3
+"""Most functions of the driver that the notes on a page name."""
 _WAITING = ("Synchronize", "Wait", "Query")
-"""Functions that wait for the device: their time is the device's, and says nothing about the host."""
+"""Parts of the names of functions that wait for the device. Their time says nothing about the host."""
 
 
 def digest_of_export(
     export: Export, *, calls: int = 0, roofline: Roofline | None = None, workload: Workload | None = None
 ) -> ImportedProfile:
-    """Make the page. `calls` is the number of recorded calls of the module, or 0 where it is not known."""
+    """Return the profile with its page. `calls` is the number of recorded calls of the module; 0 if it is unknown."""
     spots = export.hot_spots(calls or 1)
     # The device's busy time only. An idle share would need a wall clock.
     seconds = sum(spot.seconds for spot in spots) if calls and spots else None
@@ -58,7 +58,7 @@ def digest_of_export(
 
 
 def notes(export: Export, calls: int) -> Iterator[str]:
-    """Yield what a timeline says besides the device's rows: the host's launch cost, and the copies."""
+    """Yield notes about the host's launch costs, and about copies."""
     told = sorted(export.driver_calls, key=lambda row: -row.amount)
     working = [row for row in told if row.count and not any(word in row.name for word in _WAITING)]
     for row in working[:MAX_DRIVER_CALLS]:

@@ -1,4 +1,4 @@
-"""Prints a kernel's counters in a few lines, and explains each figure whose name is not clear by itself."""
+"""Writes the hardware counters of kernels as lines of text, with explanations of unclear numbers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ if TYPE_CHECKING:
 
 TENSOR_CORES = "tensor cores"
 MAX_KERNELS = 2
+"""Most kernels that are shown."""
 LEAST_SHARE = 0.05
+"""A kernel with a smaller share of the time is not shown, unless it is the first."""
 MAX_STALLS = 3
 LEAST_STALL = 0.05
+"""Stall reasons with a smaller share are not shown."""
 LEAST_PIPE = 0.02
-"""Tensor core use below this share is not shown: that pipe also runs a few ordinary instructions."""
+"""Arithmetic units below this share of their peak are not shown. For tensor cores a smaller share counts as unused,
+because that unit also runs a few ordinary instructions."""
 
 CAVEAT = "Counters are taken one kernel at a time, with cold caches."
+"""The last line about hardware counters on a profile's page."""
 
 
 def lines(kernels: Sequence[KernelCounters]) -> list[str]:
-    """Return the lines for the kernels that matter; nothing where there are none."""
+    """Return the lines for the most important kernels; empty if there are none."""
     shown = [kernel for kernel in kernels[:MAX_KERNELS] if kernel.share >= LEAST_SHARE or kernel is kernels[0]]
     found: list[str] = []
     for kernel in shown:
@@ -36,19 +41,21 @@ def lines(kernels: Sequence[KernelCounters]) -> list[str]:
 
 
 def _title(kernel: KernelCounters, *, alone: bool) -> str:
+    """Return the line with a kernel's name, launches, time and share."""
     share = "" if alone else f", {percent(kernel.share)} of the kernels' time"
     times = f"{kernel.launches} launches, " if kernel.launches > 1 else ""
     return f"Kernel {cut(kernel.name, 60)} ({times}{time(kernel.seconds)}{share})"
 
 
 def _own_bottleneck(kernel: KernelCounters, *, alone: bool) -> Iterator[tuple[str, str]]:
-    """Yield a kernel's own bottleneck where several kernels are shown; the page's first lines name that of the first
-    one."""
+    """Yield a kernel's bottleneck if several kernels are shown. For a single one it is already at the top of the
+    page."""
     if not alone and (named := of_kernel(kernel)):
         yield "bottleneck", named
 
 
 def _facts(kernel: KernelCounters) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each line about one kernel."""
     figures = kernel.figures
     units = ((counters.DRAM, "DRAM"), (counters.L2, "L2"), (counters.L1, "L1"), (counters.SM, "SM"))
     if busy := [f"{name} {percent(figures[unit])}" for unit, name in units if unit in figures]:
@@ -106,6 +113,7 @@ def _occupancy(kernel: KernelCounters) -> Iterator[tuple[str, str]]:
 
 
 def _access(figures: dict[str, float]) -> Iterator[tuple[str, str]]:
+    """Yield lines about how well loads and stores use global memory."""
     found = []
     for what, sectors, use in (
         ("loads", counters.LOAD_SECTORS, counters.LOAD_USE),

@@ -1,7 +1,7 @@
 """Reads exports of Nsight Compute: `ncu --csv` with `--page raw` or `--page details`. Text before the table is skipped.
 
-The raw page has one row per launch, under two rows of names and units. The details page has one row per figure;
-exported by sections it has readable names, exported by `--metrics` it has the raw page's names.
+The raw page has one row for each launch, below two rows of names and units. The details page has one row for each
+metric. With `--metrics` it has the raw page's names; otherwise it has readable names.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 TOOL = "Nsight Compute"
 MAX_LAUNCHES = 10_000
+"""Most launches that are read."""
 MAX_NAME = 200
 
 _START = ("ID", "Process ID")
+"""First columns of the table."""
 _DEVICE = "device__attribute_display_name"
 _DURATION = "gpu__time_duration.sum"
 
@@ -40,10 +42,12 @@ FIGURES = {
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": counters.LOAD_USE,
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct": counters.STORE_USE,
 }
+"""Metrics of the tool, and kforge's names for them (`counters.py`)."""
 SUMS = {
     counters.DRAM_BYTES: ("dram__bytes_read.sum", "dram__bytes_write.sum"),
     counters.SHARED_BYTES: ("launch__shared_mem_per_block_dynamic", "launch__shared_mem_per_block_static"),
 }
+"""Counters that are the sum of two metrics."""
 RATIOS = {
     counters.CONFLICTS: (
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
@@ -51,6 +55,7 @@ RATIOS = {
     ),
     counters.LOCAL: ("smsp__sass_inst_executed_op_local.sum", "smsp__inst_executed.sum"),
 }
+"""Counters that are the quotient of two metrics."""
 BYTES_A_SECTOR = 32.0
 OTHERWISE: dict[str, tuple[tuple[str, ...], float]] = {
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": (
@@ -76,8 +81,8 @@ OTHERWISE: dict[str, tuple[tuple[str, ...], float]] = {
         1.0,
     ),
 }
-"""Other ways in which a file may hold a metric: the sum of these metrics, divided by that number. The tool's own metric
-sets use them."""
+"""Other ways in which a file may contain a metric: the sum of these metrics, divided by this number. The tool's own
+metric sets use them."""
 PIPES = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor cores",
     "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": "FP32 pipe",
@@ -85,6 +90,7 @@ PIPES = {
     "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active": "integer and logic pipe",
     "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active": "special functions and conversions",
 }
+"""Metrics of arithmetic units, and their names on the page."""
 LIMITS = {
     "launch__occupancy_limit_registers": "registers",
     "launch__occupancy_limit_shared_mem": "shared memory",
@@ -92,11 +98,13 @@ LIMITS = {
     "launch__occupancy_limit_blocks": "blocks a multiprocessor",
     "launch__occupancy_limit_barriers": "barriers",
 }
+"""Metrics that limit the occupancy, and what they stand for."""
 _STALL = ("smsp__average_warps_issue_stalled_", "_per_issue_active.ratio")
+"""Beginning and end of the names of stall metrics."""
 STALLS = ("long_scoreboard", "short_scoreboard", "barrier", "wait", "mio_throttle", "lg_throttle", "math_pipe_throttle")
-"""The stall reasons that kforge asks for. Others that a file holds are read as well."""
+"""The stall reasons that kforge requests. Others in a file are read as well."""
 RESIDENT = "smsp__average_warp_latency_per_inst_issued.ratio"
-"""Cycles that a warp is resident per instruction that it issues: all stalls, and the one cycle of issuing."""
+"""Cycles that a warp is resident for each instruction that it issues: all stalls plus one cycle for issuing."""
 
 LABELS = {
     "Duration": _DURATION,
@@ -120,18 +128,18 @@ LABELS = {
     "Block Limit Barriers": "launch__occupancy_limit_barriers",
     "Warp Cycles Per Issued Instruction": RESIDENT,
 }
-"""The details page's names, as far as they are unambiguous."""
+"""Readable names on the details page, and the metrics that they stand for, as far as they are unambiguous."""
 
 
 def header_at(lines: Sequence[str]) -> int | None:
-    """Return the line where the last table begins: a program may print a table before the tool does."""
+    """Return the line where the last table begins; None if there is none. The program may have printed a table, too."""
     start = ",".join(_START)
     found = [i for i, line in enumerate(lines) if line.lstrip("\ufeff")[:40].replace('"', "").startswith(start)]
     return found[-1] if found else None
 
 
 def read(lines: Sequence[str]) -> tuple[tuple[KernelCounters, ...], str]:
-    """Return the kernels, the slowest first, and the device's name where the file holds it. Raises ProfileError."""
+    """Return the kernels, the slowest first, and the device's name (empty if unknown). Raises ProfileError."""
     start = header_at(lines)
     if start is None:
         raise ProfileError("it has no table of ncu --csv")
@@ -152,6 +160,7 @@ def read(lines: Sequence[str]) -> tuple[tuple[KernelCounters, ...], str]:
 
 
 def _by_raw(header: list[str], body: Iterator[list[str]]) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yield kernel name, device and metrics of each launch on the raw page."""
     units = next(body, [""] * len(header))
     wanted = [(i, name) for i, name in enumerate(header) if _is_wanted(name)]
     scales = {i: tables.scale(units[i]) for i, _ in wanted}
@@ -165,6 +174,7 @@ def _by_raw(header: list[str], body: Iterator[list[str]]) -> Iterator[tuple[str,
 
 
 def _by_details(header: list[str], body: Iterator[list[str]]) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yield kernel name, device (unknown) and metrics of each launch on the details page."""
     at = {name: header.index(name) for name in ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")}
     launches: dict[str, tuple[str, dict[str, float]]] = {}
     for row in body:
@@ -188,6 +198,7 @@ _WANTED = {
     *(name for parts in (*SUMS.values(), *RATIOS.values()) for name in parts),
     *(name for parts, _ in OTHERWISE.values() for name in parts),
 }  # fmt: skip
+"""All metrics that are used, besides stalls."""
 
 
 def _is_wanted(metric: str) -> bool:
@@ -195,15 +206,18 @@ def _is_wanted(metric: str) -> bool:
 
 
 def _is_share(metric: str) -> bool:
+    """Return whether a metric is a percentage, by its name."""
     return "pct" in metric.replace(".", "_").split("_")
 
 
 def _stall(metric: str) -> str | None:
+    """Return the stall reason that a metric counts; None for another metric."""
     before, after = _STALL
     return metric[len(before) : -len(after)] if metric.startswith(before) and metric.endswith(after) else None
 
 
 def _launch(name: str, told: Mapping[str, float]) -> KernelCounters:
+    """Return the counters of one launch from its metrics."""
     figures = dict(told)
     for metric, (parts, divisor) in OTHERWISE.items():
         if all(part in figures for part in parts):
@@ -228,7 +242,8 @@ def _launch(name: str, told: Mapping[str, float]) -> KernelCounters:
 
 
 def _stalls(figures: Mapping[str, float]) -> dict[str, float]:
-    """Return the share of resident time per stall reason. A warp that was ready but not selected is not stalled."""
+    """Return for each stall reason its share of the time that warps are resident. A warp that was ready is not
+    stalled."""
     cycles = {stall: value for metric, value in figures.items() if (stall := _stall(metric)) is not None}
     # without the total, use the sum of the stalls that were counted plus one cycle of issuing
     whole = figures.get(RESIDENT) or sum(cycles.values()) + (0.0 if "selected" in cycles else 1.0)
@@ -237,6 +252,7 @@ def _stalls(figures: Mapping[str, float]) -> dict[str, float]:
 
 
 def _limits(figures: Mapping[str, float]) -> tuple[str, ...]:
+    """Return what limits the occupancy; empty if it is not limited or unknown."""
     possible = figures.get("sm__maximum_warps_per_active_cycle_pct")
     blocks = {ours: figures[theirs] for theirs, ours in LIMITS.items() if theirs in figures}
     if not blocks or possible is None or possible > 0.99:

@@ -1,7 +1,6 @@
-"""Reads exports of Nsight Systems: `nsys stats --format csv`, one report per file or all in one, with text between
-them.
+"""Reads exports of Nsight Systems: `nsys stats --format csv`, one report in a file or several with text between them.
 
-The four summaries that are read hold neither calls of the module nor the time between two kernels.
+Four summaries are read. They contain neither calls of the module nor the time between two kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ TOOL = "Nsight Systems"
 MAX_NAME = 200
 
 _DRIVER = re.compile(r"cu(?:da)?[A-Z]")
-"""How names of CUDA driver and runtime functions begin. The summary of system calls has the same columns."""
+"""Matches names of CUDA driver and runtime functions. The summary of system calls has the same columns."""
 _UNIT = re.compile(r"Total(?: Time)? \((\w+)\)")
 
 
@@ -31,16 +30,18 @@ class Row:
     name: str
     count: int
     amount: float
-    """Seconds, or bytes in the summary of sizes."""
+    """Seconds; in the summary of sizes, bytes."""
 
 
 @dataclass
 class Summaries:
-    """The contents of the reports; each may be empty."""
+    """The rows of each report. A report may be missing."""
 
     kernels: list[Row] = field(default_factory=list)
     copies: list[Row] = field(default_factory=list)
+    """Copies with their seconds."""
     sizes: list[Row] = field(default_factory=list)
+    """Copies with their bytes."""
     calls: list[Row] = field(default_factory=list)
     """Calls of the CUDA API by the host."""
 
@@ -49,10 +50,11 @@ class Summaries:
 
 
 _COUNTS = ("Instances", "Num Calls", "Count", "Operations")
+"""Names of the column with the number of calls."""
 
 
 def _kind(header: Sequence[str]) -> str | None:
-    """Return which summary has these columns."""
+    """Return which summary has these columns: the name of a field of `Summaries`, or None."""
     total = next((name for name in header if name.startswith("Total")), None)
     if total is None:
         return None
@@ -64,11 +66,12 @@ def _kind(header: Sequence[str]) -> str | None:
 
 
 def is_header(line: str) -> bool:
+    """Return whether a line is the header of a summary."""
     return line.lstrip("\ufeff").replace('"', "").startswith(("Time (%),", "Time(%),", "Total (", "Total,"))
 
 
 def read(lines: Sequence[str]) -> Summaries:
-    """Read the summaries. Raises ProfileError when there is none, or when they are empty."""
+    """Return the summaries in a file. Raises ProfileError if there is none, or if all are empty."""
     found, known = Summaries(), False
     at = [index for index, line in enumerate(lines) if is_header(line)]
     for start, end in zip(at, [*at[1:], len(lines)], strict=True):
@@ -94,6 +97,7 @@ def read(lines: Sequence[str]) -> Summaries:
 
 
 def _row(header: Sequence[str], row: Sequence[str]) -> Row | None:
+    """Return one line of a summary; None if it has no value."""
     total = next(index for index, name in enumerate(header) if name.startswith("Total"))
     count = next((index for index, name in enumerate(header) if name in _COUNTS), None)
     unit = _UNIT.match(header[total])

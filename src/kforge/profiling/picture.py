@@ -1,11 +1,11 @@
-"""Draws a profile as a PNG image, for models and people that look rather than read. (matplotlib, when called)
+"""Draws a profile as a PNG image, for models and people that prefer images. (matplotlib, when called)
 
-Left: one call as a strip, in order of execution where the profile has a timeline, and a row for each hot spot. Right:
-the roofline, and the time of a call beside the least time that the device allows. The image depends on the profile
-alone: no date, no version of a library, no settings of the user.
+Left: one call as a strip, in order of execution if the profile has a timeline, and a row for each hot spot. Right: the
+roofline, and the time of a call beside the least time that the device allows. The image depends only on the profile: it
+contains no date and no version, and ignores the user's settings.
 
-Names in a profile come from programs that others wrote. So no text is read as a formula, and a character that the font
-lacks becomes a question mark.
+Names in a profile come from foreign programs. So no text is read as a formula, and a character that the font lacks
+becomes a question mark.
 """
 
 from __future__ import annotations
@@ -27,26 +27,29 @@ if TYPE_CHECKING:
     from kforge.records import ImportedProfile, Profile, Roofline, Span, Workload
 
 WIDTH, HEIGHT = 1200, 800
-"""Size in pixels: about what models that see scale an image to."""
+"""Size in pixels, about the size to which models scale an image."""
 _DPI = 100
 _FONT = "DejaVu Sans"
 """The font that matplotlib brings along, so that the image is the same on every machine."""
 MOST_ROWS = 12
+"""Most hot spots that are drawn."""
 _INK, _FAINT, _REST = "#1a1a1a", "#5f5f5f", "#b4b4b4"
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#a6761d")
-"""Colours that colour-blind readers can tell apart; they repeat after eight rows."""
+"""Colours that colour-blind readers can tell apart. They repeat after eight rows."""
 _LEFT, _RIGHT, _PLOT, _TITLES = 0.025, 0.60, 0.675, 0.814
-"""Where the halves and the plots of the right half begin, and the height of both titles, as shares of the image."""
+"""Where the two halves and the plots of the right half begin, and the height of both titles, as shares of the image."""
 _MEASURED, _ALLOWED = "#d55e00", "#0072b2"
 
 
 class _Bar(NamedTuple):
+    """A hot spot and its colour."""
+
     spot: HotSpot
     colour: str
 
 
 def check_installed(asked_by: str) -> None:
-    """Raise InputError with the command that installs matplotlib where it is missing. Nothing is imported."""
+    """Raise InputError with the command that installs matplotlib if it is missing. Nothing is imported."""
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError(f"{asked_by} needs matplotlib, which is not installed: pip install 'kforge[pictures]'")
 
@@ -54,8 +57,8 @@ def check_installed(asked_by: str) -> None:
 def draw(profile: Profile | ImportedProfile, workload: Workload | None = None) -> bytes:
     """Return the profile as a PNG image of 1200 by 800 pixels.
 
-    `workload`: the facts about one call, which place it on the roofline; an imported profile may have none. Raises
-    InputError where matplotlib is not installed.
+    `workload` places the call on the roofline; an imported profile may have none. Raises InputError if matplotlib is
+    not installed.
     """
     check_installed("a picture of a profile")
     from matplotlib import style
@@ -78,7 +81,7 @@ def draw(profile: Profile | ImportedProfile, workload: Workload | None = None) -
 
 
 def _headline(profile: Profile | ImportedProfile) -> Iterator[tuple[float, str, int]]:
-    """Yield the lines at the top: height, text and size."""
+    """Yield height, text and font size of each line at the top."""
     seconds = profile.seconds
     told = f"{time(seconds)} a call" if seconds else "time of a call not known"
     if profile.roofline is not None:
@@ -92,6 +95,7 @@ def _headline(profile: Profile | ImportedProfile) -> Iterator[tuple[float, str, 
 
 
 def _draw_hot_spots(figure: Any, profile: Profile | ImportedProfile) -> None:
+    """Draw the left half: the call as a strip, and a row for each hot spot."""
     rows = _rows(profile.hot_spots)
     axes = figure.add_axes((_LEFT, 0.03, 0.535, 0.80))
     axes.set_xlim(0.0, 1.0)
@@ -121,7 +125,7 @@ def _draw_hot_spots(figure: Any, profile: Profile | ImportedProfile) -> None:
 
 
 def _draw_timeline(axes: Any, timeline: Sequence[Span], rows: Sequence[_Bar]) -> None:
-    """Draw the spans of a call where they are in time, in the colours of the rows; gaps stay white."""
+    """Draw the spans of a call at their positions in time, in the colours of the rows. Gaps stay white."""
     colours = {row.spot.name: row.colour for row in rows}
     whole = _end(timeline) or 1.0
     axes.barh(0.925, 1.0, height=0.045, color="none", edgecolor=_REST, linewidth=0.8)
@@ -147,8 +151,10 @@ def _draw_strip(axes: Any, rows: Sequence[_Bar]) -> None:
 
 
 def _rows(spots: Sequence[HotSpot]) -> list[_Bar]:
-    """Return the rows to draw: those above one percent, and one for all others. Idle time of the profiled run is left
-    out, as it is on the page of text."""
+    """Return the rows to draw: those above one percent, and one for all others.
+
+    Idle time of the profiled run is left out, as on the page of text.
+    """
     known = sorted((spot for spot in without_idle(spots) if spot.name != OTHER), key=lambda spot: -spot.share)
     shown = [spot for spot in known if spot.share >= LEAST_SHARE][:MOST_ROWS]
     rows = [_Bar(spot, _COLOURS[number % len(_COLOURS)]) for number, spot in enumerate(shown)]
@@ -168,6 +174,7 @@ def _rows(spots: Sequence[HotSpot]) -> list[_Bar]:
 
 
 def _draw_right(figure: Any, seconds: float | None, roofline: Roofline | None, workload: Workload | None) -> None:
+    """Draw the right half: the roofline if it is known, and the least times."""
     if roofline is None:
         _write(figure.axes[0], _RIGHT, _TITLES, "Roofline", size=12)
         _write_lines(figure, 0.77, [("Not known: no problem was given.", _FAINT)])
@@ -190,7 +197,7 @@ def _draw_right(figure: Any, seconds: float | None, roofline: Roofline | None, w
 
 
 def _draw_roofline(figure: Any, seconds: float | None, roofline: Roofline, workload: Workload) -> None:
-    """Draw FLOP/s against FLOP/B, with the call where its time is known."""
+    """Draw FLOP/s against FLOP/B, with a point for the call if its time is known."""
     bandwidth = roofline.peaks.bytes_per_second
     peak = workload.flops / roofline.compute_seconds  # of the precision that the program declared
     ridge, intensity = peak / bandwidth, workload.flops / workload.bytes_moved
@@ -263,7 +270,7 @@ def _write_lines(figure: Any, top: float, lines: Sequence[tuple[str, str]]) -> N
 
 
 def _drawable(text: str) -> str:
-    """Return the text with every hidden character escaped, and a question mark for each that the font lacks."""
+    """Return the text with hidden characters escaped, and a question mark for each character that the font lacks."""
     from matplotlib.font_manager import findfont, get_font
 
     font = get_font(findfont(_FONT))

@@ -1,4 +1,4 @@
-"""Computes the least time that the device's peak rates allow for a call."""
+"""Computes the least time of a call that the device's peak rates allow."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from kforge.records import Peaks, Roofline, Workload
 
 
 def roofline(workload: Workload, peaks: Peaks, precision: str = "strict") -> Roofline:
-    """The floors of memory traffic and of arithmetic for one call, at the peaks measured on the device.
+    """Return the least time for memory traffic and the least time for arithmetic of one call, at the device's measured
+    peaks.
 
-    Arithmetic counts in the precision that the program declared.
+    The arithmetic peak is that of the declared precision.
     """
     return Roofline(
         peaks=peaks,

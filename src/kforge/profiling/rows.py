@@ -1,4 +1,4 @@
-"""Names of rows in a profile that are neither an operator nor a kernel."""
+"""Names of rows in a profile that are neither an operator nor a kernel, and tests for them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TRANSFER = re.compile(r"\bmemcpy (?:HtoD|DtoH|Host-to-Device|Device-to-Host)\b"
 
 
 def busy_seconds(spots: Sequence[HotSpot]) -> float | None:
-    """Return the device's busy seconds per call; None for a profile of the host, where no device is waited for."""
+    """Return the seconds per call in which the device is busy; None for a profile of the host."""
     if not any(spot.name == IDLE for spot in spots):
         return None
     return sum(spot.seconds for spot in spots if spot.name != IDLE)
 
 
 def is_transfer(spot: HotSpot) -> bool:
-    """Return whether the row copies data between host and device."""
+    """Return whether the row is a copy between host and device."""
     return _TRANSFER.search(spot.name) is not None

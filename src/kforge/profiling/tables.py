@@ -1,5 +1,4 @@
-"""Reads CSV tables inside other output, and numbers as profilers write them. Raises ProfileError for ambiguous
-values."""
+"""Reads CSV tables inside other output, and numbers as profilers write them. Raises ProfileError for unclear values."""
 
 from __future__ import annotations
 
@@ -13,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+"""Matches a number in the C locale, also with commas between groups of digits."""
 _NOTHING = re.compile(r"|n/?a|-?nan|-?inf|\(!\).*|-", re.IGNORECASE)
+"""Matches what tools write for a missing value."""
 _TIME = {
     f"{prefix}{word}": size
     for prefix, size in (("", 1.0), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9))
@@ -21,8 +22,9 @@ _TIME = {
 }
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 MAX_CELL = 1 << 20
+"""Most characters of a cell."""
 LARGEST = 1e18
-"""Largest accepted number, about thirty years in nanoseconds: sums stay finite, and a count fits into 64 bits."""
+"""Largest accepted number, about thirty years in nanoseconds. Sums stay finite, and counts fit into 64 bits."""
 
 
 def rows(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -35,7 +37,7 @@ def rows(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def number(text: str) -> float | None:
-    """A number, or None where the tool wrote that it has no value. Raises ProfileError for an impossible number."""
+    """Return a number; None if the tool wrote that there is no value. Raises ProfileError for an impossible number."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         value = float(text.replace(",", ""))
@@ -48,15 +50,15 @@ def number(text: str) -> float | None:
 
 
 def plain_number(text: str) -> float | None:
-    """Like `number`, for a tool that never groups digits: a comma can then only be a decimal point of another
-    locale."""
+    """Like `number`, for tools that never group digits: there a comma is the decimal point of another locale, and is
+    refused."""
     if "," in text:
         raise ProfileError(f"{text[:40]!r} is not a number in the C locale's format; export again with LC_ALL=C")
     return number(text)
 
 
 def scale(unit: str) -> float:
-    """Return the factor from a unit to base units: `us`, `usecond`, `Kbyte`, `Mbyte/block`, `%`."""
+    """Return the factor from a unit (`us`, `usecond`, `Kbyte`, `Mbyte/block`, `%`) to the base unit."""
     unit = unit.strip().partition("/")[0]
     if unit == "%":
         return 0.01

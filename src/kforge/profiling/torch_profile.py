@@ -1,4 +1,4 @@
-"""Hot spots by `torch.profiler`, inside the worker that runs the program. (torch)"""
+"""Finds hot spots by torch's profiler, inside the worker that runs the program. (torch)"""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from kforge.inline.launches import Launch
 
 TOP = 12
+"""Most rows of a profile; one more sums up the rest."""
 
 SPANS = 128
-"""Most spans of a timeline."""
+"""Most spans (kernels or operators) of a timeline."""
 
 ROUNDS = 3
-"""Number of profiled rounds. On a busy machine a single short call may mostly wait for a core."""
+"""Number of profiled rounds, of which the fastest counts. On a busy machine a short call may mostly wait for a core."""
 
 _CALL = "kforge.call"
+"""Name of the range that marks one call in the profile."""
 
 
 class _Row(NamedTuple):
@@ -38,14 +40,14 @@ class _Row(NamedTuple):
 
 
 def record(call: Callable[[], object], calls: int) -> tuple[tuple[HotSpot, ...], tuple[Span, ...]]:
-    """Profile `calls` calls after one warm-up. Returns self times per call, the largest first, whose shares add up to
-    one; and the timeline of the last call.
+    """Profile `calls` calls after one warm-up. Returns the hot spots of one call, the largest first, and the timeline
+    of the last call.
 
-    The times are those of the quickest of a few rounds. On an accelerator the rows are the kernels that it ran. On the
-    host they are torch's operators; kernels that are launched through the C ABI are invisible to the profiler, so the
-    time that it cannot attribute is a separate row. Kernels of a device that torch does not know are rows beside these,
-    by the device's own events. Raises ValueError when `calls` is not positive, and every error
-    that `call` raises.
+    The shares of the hot spots add up to 1. The times are those of the fastest of a few rounds. On an accelerator the
+    rows are the kernels that it ran. On a host they are torch's operators; kernels that are launched through the C ABI
+    are invisible to the profiler, so the time that it cannot attribute is a separate row. Kernels of a device that
+    torch does not know are rows as well, by that device's own events. Raises ValueError if `calls` is not positive, and
+    every error that `call` raises.
     """
     if calls < 1:
         raise ValueError(f"calls must be positive, got {calls}")
@@ -61,14 +63,17 @@ def record(call: Callable[[], object], calls: int) -> tuple[tuple[HotSpot, ...],
 
 
 class _Round(NamedTuple):
+    """One profiled round."""
+
     seconds: float
-    """Time that all calls of the round took."""
+    """Seconds of all calls of the round."""
     profiler: Any
     elsewhere: Sequence[Launch]
-    """Launches that torch's profiler does not see."""
+    """Launches on a device that torch's profiler does not see."""
 
 
 def _profiled(call: Callable[[], object], calls: int) -> _Round:
+    """Make the calls under the profiler."""
     with launches.recorded() as elsewhere, _profiler() as profiler:
         begun = time.perf_counter()
         for _ in range(calls):
@@ -81,10 +86,9 @@ def _profiled(call: Callable[[], object], calls: int) -> _Round:
 
 
 def _profiler() -> profile:
-    """Return the parts that `torch.profiler` is built from. Importing `torch.profiler` itself imports torch's compiler
-    (1 s).
+    """Return torch's profiler, built from its parts: importing `torch.profiler` itself imports torch's compiler (1 s).
 
-    It reports kernels only with kineto, which must be requested.
+    Kernels are reported only with kineto, which must be requested.
     """
     visible = {activity.name.lower() for activity in supported_activities()}  # type: ignore[no-untyped-call]
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
@@ -97,6 +101,7 @@ def _synchronize() -> None:
 
 
 def _rows(averages: Sequence[Any], elsewhere: Sequence[Launch]) -> list[_Row]:
+    """Return name, number and microseconds of each row: kernels and idle time of a device, or operators of the host."""
     whole = next(row for row in averages if row.key == _CALL and row.device_type == DeviceType.CPU)
     inside = [row for row in averages if row.key != _CALL and not row.key.startswith("ProfilerStep")]
     kernels = [
@@ -115,6 +120,7 @@ def _rows(averages: Sequence[Any], elsewhere: Sequence[Launch]) -> list[_Row]:
 
 
 def _launched(elsewhere: Sequence[Launch]) -> list[_Row]:
+    """Return a row for each kernel that torch's profiler does not see."""
     times = Counter(one.name for one in elsewhere)
     return [
         _Row(name, count, sum(one.end - one.start for one in elsewhere if one.name == name) / 1e3)
@@ -123,7 +129,7 @@ def _launched(elsewhere: Sequence[Launch]) -> list[_Row]:
 
 
 def _timeline(events: Sequence[Any], elsewhere: Sequence[Launch], calls: int) -> tuple[Span, ...]:
-    """Return the last call as spans in order of execution, at most `SPANS` of them: the longest."""
+    """Return the last call as spans in order of execution. If there are more than `SPANS`, the longest are kept."""
     if elsewhere:  # by the clock of that device, which is not the profiler's
         last = elsewhere[-max(1, len(elsewhere) // calls) :]
         found = [(one.name, one.start / 1e9, one.end / 1e9) for one in last]
@@ -138,8 +144,10 @@ def _timeline(events: Sequence[Any], elsewhere: Sequence[Launch], calls: int) ->
 
 
 def _of_last_call(events: Sequence[Any]) -> list[tuple[str, float, float]]:
-    """Return name, start and end, in microseconds, of each kernel of the last call; if no device was used, of each
-    operator that is not part of another one, and of the times between them."""
+    """Return name, start and end, in microseconds, of each kernel of the last call.
+
+    If no device was used, return each operator that is not part of another one, and the times between them.
+    """
     whole = max(
         (each for each in events if each.name == _CALL and each.device_type == DeviceType.CPU),
         key=lambda each: each.time_range.start,
@@ -158,11 +166,12 @@ def _of_last_call(events: Sequence[Any]) -> list[tuple[str, float, float]]:
 
 
 def _heaviest(event: Any) -> Any:
-    """Return the operator that takes the longest itself: this one, or one that it calls."""
+    """Return the operator with the longest time of its own: this one, or one that it calls."""
     return max((event, *map(_heaviest, event.cpu_children)), key=lambda each: each.self_cpu_time_total)
 
 
 def _hot_spots(rows: list[_Row], calls: int) -> tuple[HotSpot, ...]:
+    """Return the rows as hot spots per call, the largest first."""
     rows = sorted((row for row in rows if row.microseconds > 0), key=lambda row: -row.microseconds)
     head, tail = rows[:TOP], rows[TOP:]
     if tail:

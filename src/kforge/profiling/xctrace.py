@@ -1,7 +1,8 @@
-"""Reads the table `metal-gpu-intervals` of Instruments, as `xctrace export` writes it: XML, a row for each interval.
+"""Reads the table `metal-gpu-intervals` of Instruments, as `xctrace export` writes it: XML with a row for each
+interval.
 
-A value is written once with an `id`, and later rows refer to it by `ref`. The table is about the whole machine, so only
-rows of one process count. The shape was taken from public exports; no file of a Mac of ours was read.
+A value is written once with an `id`, and later rows refer to it by `ref`. The table covers the whole machine, so only
+the rows of one process count. The format was taken from public exports; it was never tried with our own export.
 """
 
 from __future__ import annotations
@@ -20,15 +21,20 @@ if TYPE_CHECKING:
 
 TOOL = "Instruments"
 _NEEDED = ("start", "duration", "channel-name", "process")
-"""Columns by which the table is known."""
+"""Columns by which the table is recognized."""
 _LABELS = ("event-label", "label", "encoder-label", "cmdbuffer-label")
+"""Columns that may contain a label of the work, in order of preference."""
 _COMPUTE = "Compute"
+"""Name of the channel for compute work."""
 _OWN = re.compile(r"python", re.IGNORECASE)
+"""Matches the names of Python processes."""
 _NUMBER = re.compile(r"\s*\(\d+\)$")
-"""The process's number behind its name."""
+"""Matches the process id behind a process name."""
 
 
 class _Interval(NamedTuple):
+    """One row: a stretch of GPU work."""
+
     process: str
     label: str
     channel: str
@@ -36,6 +42,7 @@ class _Interval(NamedTuple):
 
 
 def is_export(text: str) -> bool:
+    """Return whether a text is an export of xctrace."""
     return "<trace-query-result" in text[:2000] or "<trace-toc" in text[:2000]
 
 
@@ -62,10 +69,12 @@ def read(text: str) -> tuple[Row, ...]:
 
 
 def _columns(node: Element) -> list[str]:
+    """Return the names of a table's columns."""
     return [column.findtext("mnemonic", "") for column in node.findall("schema/col")]
 
 
 def _intervals(table: Element) -> Iterator[_Interval]:
+    """Yield the rows of a table. Raises ProfileError for a malformed one."""
     columns = _columns(table)
     known: dict[str, Element] = {}
     for row in table.findall("row"):
@@ -87,7 +96,8 @@ def _said(cell: Element) -> str:
 
 
 def _of_one_process(intervals: list[_Interval]) -> list[_Interval]:
-    """Return the rows of the process that was profiled: Python's, or the only one. Raises ProfileError."""
+    """Return the rows of the profiled process: that of Python, or the only one. Raises ProfileError if it is
+    unclear."""
     processes = dict.fromkeys(one.process for one in intervals)
     own = [process for process in processes if _OWN.search(process)] or list(processes)
     if len(own) > 1:

@@ -1,7 +1,7 @@
-"""The record types of kforge: frozen, content-hashed, picklable, readable from and writable to JSON.
+"""The data types that kforge stores and passes around: frozen, identified by a hash of their content, stored as JSON.
 
-The verdict is a union of types, and only `Correct` has a `Timing`: a failed candidate cannot have a speedup. A field
-that does not apply is absent from the JSON, so no record ever holds a number that was not measured.
+A verdict is a union of types, and only `Correct` has a `Timing`. So a failed candidate cannot have a speedup. A field
+without a value is left out of the JSON, so that no record contains a number that was not measured.
 """
 
 from kforge.records.attempt import Attempt, Recommendation, Usage

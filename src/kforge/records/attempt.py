@@ -1,4 +1,4 @@
-"""One iteration of a run: what was recommended, what it cost, and its result."""
+"""Records of one iteration of a run: the recommendation, the cost, and the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kforge.records.verdict import (
 
 
 class Recommendation(Record):
-    """One recommendation, aimed at the bottleneck with the highest impact."""
+    """One recommendation of the performance analysis agent, for the bottleneck with the highest impact."""
 
     bottleneck: str
     action: str
@@ -34,7 +34,7 @@ class Recommendation(Record):
 
 
 class Usage(Record):
-    """What model calls cost. An unknown price is absent, not zero."""
+    """Number and cost of model calls. An unknown price is None, not zero."""
 
     requests: Count = 0
     input_tokens: Count = 0
@@ -42,6 +42,7 @@ class Usage(Record):
     cost_usd: Amount | None = None
 
     def __add__(self, other: Usage) -> Usage:
+        """Return the sum. Its price is unknown only if both prices are unknown."""
         known = [u.cost_usd for u in (self, other) if u.cost_usd is not None]
         return Usage(
             requests=min(self.requests + other.requests, LARGEST_COUNT),
@@ -52,28 +53,30 @@ class Usage(Record):
 
 
 class Attempt(Record):
-    """One iteration: its parent, the recommendation, the program, and the verdict."""
+    """One iteration of a run: its parent, the recommendation, the program and the verdict."""
 
     index: Count
     phase: Literal["functional", "optimization"]
+    """Functional pass (get a correct program) or optimization pass (make it faster)."""
     parent: Count | None = None
-    """The attempt this one repairs or improves; absent for the first."""
+    """Index of the attempt that this one repairs or improves; None for the first."""
     profile: Profile | None = None
     """The parent's profile, in an optimization pass."""
     recommendation: Recommendation | None = None
     candidate: Candidate | None = None
-    """Absent after a generation failure."""
+    """The program; None after a generation failure."""
     unchanged: str | None = None
-    """Why the candidate is the original module unchanged; absent where it is another program."""
+    """Why the candidate is the original module, unchanged; None if it is another program."""
     evaluation: Evaluation | None = None
     failure: GenerationFailure | None = None
+    """The generation failure, if no program could be read; otherwise None."""
     requests: tuple[str, ...] = ()
-    """Exchange identities of the model calls of this iteration."""
+    """Identities of this iteration's model calls in the exchange folder."""
     usage: Usage = Usage()
     seconds: Amount = 0.0
-    """Wall time of the iteration, models and evaluation together."""
+    """Wall time of the iteration: models and evaluation."""
     elapsed: Amount = 0.0
-    """Wall time of the run until the iteration was over; an earlier session counts until its last attempt."""
+    """Wall time of the run until the end of the iteration. An earlier session counts until its last attempt."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:
@@ -87,6 +90,7 @@ class Attempt(Record):
     def verdict(
         self,
     ) -> GenerationFailure | CompilationFailure | RuntimeFailure | Mismatch | Rejected | Correct:
+        """The verdict of the evaluation, or the generation failure."""
         if self.evaluation is not None:
             return self.evaluation.verdict
         assert self.failure is not None
@@ -98,22 +102,22 @@ class Attempt(Record):
 
     @property
     def is_kernel(self) -> bool:
-        """Whether the program is correct, and not the original module unchanged."""
+        """Whether the program is correct and not the original module."""
         return self.is_correct and self.unchanged is None
 
     @property
     def untimed(self) -> str | None:
-        """Why a correct program was not timed; absent where it was."""
+        """Why a correct program was not timed; None if it was timed or is not correct."""
         return self.verdict.untimed if isinstance(self.verdict, Correct) else None
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Comparisons of a correct program with its baselines, eager first; empty for the original, which is its own
-        baseline, and for a program that was not timed."""
+        """The comparisons with the baselines, eager first. Empty for a program that is not correct, was not timed, or
+        is the original module."""
         verdict = self.verdict
         return verdict.comparisons if isinstance(verdict, Correct) and self.unchanged is None else ()
 
     @property
     def speedup(self) -> Interval | None:
-        """Speedup over eager; absent where the program is not correct, was not timed, or is the original itself."""
+        """Speedup over eager; None if the program is not correct, was not timed, or is the original module."""
         return self.comparisons[0].speedup if self.comparisons else None

@@ -1,4 +1,4 @@
-"""The evidence for a verdict: receipts, repetitions, sanitizers."""
+"""The evidence for a verdict: receipts, repeated evaluations, and results of sanitizers."""
 
 from __future__ import annotations
 
@@ -24,73 +24,85 @@ from kforge.records.verdict import (
 
 
 class Trace(Record):
-    """Whose code a program ran: found at random moments of its timed calls, or by the kernels that its device ran."""
+    """Whose code did the work: counted at random moments of timed calls, or as time of the kernels that a device
+    ran."""
 
     authored: Count
+    """Moments (or nanoseconds) in the program's own code."""
     library: Count
+    """Moments (or nanoseconds) in the code of libraries."""
     neither: Count
-    """Moments in the interpreter or in code that serves both sides; on a device, time of copies."""
+    """Moments in the interpreter and in code that serves both; on a device, nanoseconds of copies."""
     unit: Literal["moments", "nanoseconds"] = "moments"
-    """What is counted: moments, or nanoseconds of a device's time."""
+    """What is counted: moments, or nanoseconds of device time."""
 
     @property
     def telling(self) -> int:
-        """The count that belongs to the program or to a library."""
+        """The sum of `authored` and `library`."""
         return self.authored + self.library
 
     @property
     def moments(self) -> int:
-        """Everything that was counted."""
+        """The sum of `authored`, `library` and `neither`."""
         return self.telling + self.neither
 
     @property
     def authored_share(self) -> float | None:
-        """The program's own share of `telling`; None where `telling` is zero."""
+        """The program's own share of `telling`; None if `telling` is zero."""
         return self.authored / self.telling if self.telling else None
 
 
 class Receipt(Record):
-    """What is needed to believe a verdict, or to repeat it."""
+    """Everything that is needed to check a verdict or to repeat it."""
 
     problem: str
+    """Digest of the problem."""
     candidate: str
+    """Digest of the candidate."""
     platform: str
     precision: str
+    """Declared precision: `strict`, `tf32` or `half`."""
     track: str = "library"
+    """`library` or `custom`: whether library kernels may do the work."""
     seed: str
-    """The secret of the correctness cases, revealed only after the verdict."""
+    """The secret from which the correctness cases were drawn. It is revealed only after the verdict."""
     device: str
     versions: dict[str, str]
+    """Versions of torch, Python and other software, by name."""
     sandbox: str
+    """What the sandbox protected and what it did not."""
     timer: str
+    """How time was measured."""
     samples: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
-    """Raw seconds per call of every timed block, by side."""
+    """Raw seconds per call of each timed block, by side, and other raw numbers of the timing."""
     statistics: Count | None = None
-    """Version of kforge's statistics that made the summary of these samples; absent in receipts of earlier versions."""
+    """Version of the method that computed the summary from `samples`. None in receipts of old versions of kforge."""
     stages: dict[str, Amount] = Field(default_factory=dict)
-    """Seconds of wall time the evaluation spent in each stage."""
+    """Seconds of wall time of each stage of the evaluation."""
     conditions: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """Clocks, power and other conditions that the device reported, by moment (`before timing`); empty where it reports
-    none."""
+    """Clocks, power and other conditions that the device reported, by moment such as `before timing`. Empty if it
+    reports none."""
     unavailable: dict[str, str] = Field(default_factory=dict)
-    """Baselines that were asked for and could not be measured, with the reason."""
+    """Baselines that were requested but could not be measured, with the reason."""
     trace: Trace | None = None
-    """Absent where it cannot be taken, or the program was not timed."""
+    """Whose code did the work. None if this cannot be found out, or if the program was not timed."""
 
 
 class Evaluation(Record):
-    """A verdict with its receipt."""
+    """A verdict with its receipt and labels."""
 
     verdict: Verdict
     receipt: Receipt
     labels: tuple[str, ...] = ()
+    """Remarks that a reader of the verdict must know."""
 
     @property
     def correct(self) -> Correct | None:
+        """The verdict if it is `Correct`; otherwise None."""
         return self.verdict if isinstance(self.verdict, Correct) else None
 
     def led_by(self, replication: Replication | None) -> Evaluation:
-        """Return this evaluation with the timing of all its repetitions together; itself where there are none."""
+        """Return this evaluation with the combined timing of its repetitions; unchanged if there are none."""
         timing = replication.timing if replication is not None else None
         if timing is None or self.correct is None:
             return self
@@ -98,19 +110,19 @@ class Evaluation(Record):
 
 
 class Replication(Record):
-    """Repeated evaluations of the program that would be reported best, in fresh processes with new secrets."""
+    """Repeated evaluations of the best program of a run, in fresh processes with new secrets."""
 
     evaluations: tuple[Evaluation, ...]
 
     @property
     def failure(self) -> Verdict | None:
-        """The verdict of the first repetition that was not correct; None where all were."""
+        """The verdict of the first repetition that was not correct; None if all were correct."""
         return next((e.verdict for e in self.evaluations if e.correct is None), None)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """The comparisons of all repetitions together. The program was chosen before they ran, so they are not biased
-        by that choice."""
+        """The combined comparisons of all repetitions. The program was chosen before they ran, so its choice does not
+        bias them."""
         timings = self._timings
         if not timings:
             return ()
@@ -119,7 +131,7 @@ class Replication(Record):
 
     @property
     def timing(self) -> Timing | None:
-        """The timing of all repetitions together; absent where none was correct, or none was timed."""
+        """The combined timing of all repetitions; None if none was correct and timed."""
         timings = self._timings
         if not timings:
             return None
@@ -136,19 +148,19 @@ class Replication(Record):
 
     @property
     def disturbed(self) -> int:
-        """Number of repetitions that did not measure the speedup over eager, because something disturbed them."""
+        """Number of repetitions whose speedup over eager is in doubt."""
         return sum(timing.comparisons[0].doubt is not None for timing in self._timings)
 
     @property
     def lowest(self) -> float:
-        """The lowest median over eager, among the undisturbed repetitions; among all where all were disturbed."""
+        """The lowest median speedup over eager among the undisturbed repetitions; among all if all were disturbed."""
         eager = [timing.comparisons[0] for timing in self._timings]
         sure = [each for each in eager if each.doubt is None]
         return min(each.speedup.median for each in sure or eager)
 
     @property
     def speedups(self) -> tuple[float, ...]:
-        """Medians over eager of the timed repetitions, from the worst to the best."""
+        """Median speedups over eager of the timed repetitions, in ascending order."""
         return tuple(sorted(timing.speedup.median for timing in self._timings))
 
     @property
@@ -157,44 +169,49 @@ class Replication(Record):
 
 
 class SanitizedClean(Record):
+    """The platform's sanitizers checked the program and found no error."""
+
     state: Literal["clean"] = "clean"
     sanitizer: str
-    """Names of the sanitizers that checked the program and found nothing."""
+    """Names of the sanitizers that checked the program."""
     cases: Count
-    """Number of cases of the sanitizer that ran on the fewest."""
+    """Number of cases; if sanitizers ran different numbers, the smallest."""
     not_run: tuple[str, ...] = ()
-    """The platform's sanitizers that say nothing about the program, each with its reason."""
+    """Reasons of the platform's other sanitizers, which could not check the program."""
 
 
 class SanitizerFinding(Record):
-    """A sanitizer's finding in a program that passes without the sanitizer."""
+    """A sanitizer found an error in a program that passes without it."""
 
     state: Literal["finding"] = "finding"
     sanitizer: str
     failure: RuntimeFailure | Mismatch | Rejected = Field(discriminator="state")
-    """The failure as a repair reads it, as if the program had failed without the sanitizer."""
+    """The finding as a verdict, so that a repair can use it."""
 
 
 class NotSanitized(Record):
-    """No statement: there is no sanitizer, or it could not check the program."""
+    """No sanitizer could check the program; `reason` says why."""
 
     state: Literal["unavailable"] = "unavailable"
     reason: str
 
 
 class Sanitization(Record):
-    """What a platform's sanitizer says about a correct program."""
+    """The result of running a correct program under its platform's sanitizers."""
 
     outcome: SanitizedClean | SanitizerFinding | NotSanitized = Field(discriminator="state")
     seconds: Amount = 0.0
+    """Wall time of all runs under sanitizers."""
 
     @property
     def finding(self) -> SanitizerFinding | None:
+        """The finding, if there is one; otherwise None."""
         return self.outcome if isinstance(self.outcome, SanitizerFinding) else None
 
 
 class Proof(Record):
-    """An evaluation with everything that is needed to repeat it: the content of a receipt file."""
+    """An evaluation with its problem and candidate: everything that is needed to repeat it. The content of a receipt
+    file."""
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"signature"})
 
@@ -202,7 +219,7 @@ class Proof(Record):
     candidate: Candidate
     evaluation: Evaluation
     signature: str | None = None
-    """Signature by the key of the user who made it (`kforge.store.signature`); it proves nothing to others."""
+    """Signature by the key of the user who made the file (`kforge.store.signature`). Only that user can check it."""
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:

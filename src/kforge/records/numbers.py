@@ -1,6 +1,6 @@
-"""Number types with bounds, because a file made by others may hold any number that JSON can write.
+"""Number types with limits, for records that are read from files of others, which may contain any number.
 
-The bounds are far beyond what can be measured. Within them ratios, products and sums of a few numbers stay finite, and
+The limits are far beyond what can be measured. Within them, ratios, products and sums of a few numbers stay finite, and
 a count fits into a database's integer.
 """
 
@@ -39,13 +39,15 @@ def _count(value: int) -> int:
 
 
 def within(value: float) -> float:
-    """Return the number, clamped to the range of `Positive`."""
+    """Return the number, limited to the range of `Positive`."""
     return min(max(value, SMALLEST), LARGEST)
 
 
 Positive = Annotated[float, AfterValidator(_positive)]
-"""Seconds of a call, or a speedup."""
+"""A positive number, such as the seconds of a call or a speedup."""
 Amount = Annotated[float, AfterValidator(_amount)]
-"""Seconds of waiting, or a price."""
+"""Zero or a positive number, such as seconds of waiting or a price."""
 Finite = Annotated[float, AfterValidator(_finite)]
+"""A number that is neither infinite nor NaN."""
 Count = Annotated[int, AfterValidator(_count)]
+"""An integer from 0 to LARGEST_COUNT."""

@@ -17,6 +17,7 @@ class Disproof(Record):
     """A correct attempt that was not correct when it was evaluated again."""
 
     attempt: Count
+    """Index of the attempt."""
     reason: str
 
 
@@ -24,27 +25,28 @@ class Outcome(Record):
     """How a run ended."""
 
     stopped: str
-    """Why the loop stopped, in its own words."""
+    """Why the loop stopped, as a text for users."""
     best: Count | None = None
-    """Index of the best attempt; absent when nothing was correct, nothing stayed correct, or no kernel was found."""
+    """Index of the best attempt; None if no attempt stayed correct, or if no kernel was found."""
     no_kernel: str | None = None
-    """Why no kernel was found, where the only correct program is the original module unchanged."""
+    """Why no kernel was found, if the only correct program is the original module; otherwise None."""
     replication: Replication | None = None
-    """The best attempt evaluated again; absent when that was not asked for."""
+    """Repeated evaluations of the best attempt; None if they were not requested."""
     disproved: tuple[Disproof, ...] = ()
+    """Attempts that were not correct when they were evaluated again."""
     usage: Usage
     seconds: Amount
-    """Wall time of all sessions; an interrupted session counts until its last finished attempt."""
+    """Wall time of all sessions. An interrupted session counts until its last finished attempt."""
     session_seconds: Amount | None = None
-    """Wall time of the last session; absent in runs of earlier versions, whose `seconds` are the sum of the
-    attempts'."""
+    """Wall time of the last session. None in runs of old versions of kforge, whose `seconds` are the sum over
+    attempts."""
 
 
 def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
-    """Return the correct attempt with the highest lower bound of its speedup, then the highest median, then the
-    earliest; one that was not timed comes last.
+    """Return the best correct attempt: the one with the highest lower bound of its speedup. None if there is none.
 
-    The original module, unchanged, is never the best.
+    Among equals the highest median wins, then the earliest. An attempt without timing comes last. The original module,
+    unchanged, is never the best.
     """
 
     def rank(attempt: Attempt) -> tuple[float, float]:
@@ -54,7 +56,7 @@ def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
 
 
 def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:
-    """Return why the only correct program is the original module unchanged; None where there is another."""
+    """Return why the only correct program is the original module, unchanged; None if another program is correct."""
     correct = [attempt for attempt in attempts if attempt.is_correct]
     if any(attempt.unchanged is None for attempt in correct):
         return None

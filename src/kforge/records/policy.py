@@ -1,4 +1,4 @@
-"""The rules by which programs are evaluated, and the limits of an evaluation: chosen once, and passed on whole."""
+"""The rules of an evaluation (`EvaluationPolicy`) and its limits of time and memory (`EvaluationLimits`)."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ CHOICES = MappingProxyType(
         "compile_mode": tuple(map(str, CompileMode)),
     }
 )
-"""The choices of each rule, by its name."""
+"""The allowed values of each rule, by its name."""
 
 TIMING_SECONDS = 0.9
-"""Seconds for which a candidate is timed, if they suffice to decide whether it is faster."""
+"""Seconds for which a candidate is timed, if they are enough to decide whether it is faster."""
 PATIENCE = 11.0
-"""The longest timing as a multiple of the usual seconds (ten seconds), where they do not suffice."""
+"""If they are not enough, timing may take this many times as long (ten seconds)."""
 LONGEST_SHOWN = 60
 """Most characters of a wrong name that a message quotes."""
 
 
 def check_choice(rule: str, name: str) -> str:
-    """Return the name. Raises ValueError for one that the rule does not have."""
+    """Return the name if it is an allowed value of this rule. Raises ValueError otherwise."""
     if name not in CHOICES[rule]:
         shown = ascii(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
-        raise ValueError(f"there is no {rule.replace('_', ' ')} {shown}; there are {', '.join(CHOICES[rule])}")
+        raise ValueError(f"unknown {rule.replace('_', ' ')} {shown}; choose one of {', '.join(CHOICES[rule])}")
     return name
 
 
 class EvaluationPolicy(Record):
-    """The rules of an evaluation. Two evaluations by the same policy can be compared."""
+    """The rules of an evaluation. Results with the same policy can be compared."""
 
     precision: str = Precision.STRICT.value
-    """How exact a program must be."""
+    """How exact a program must be: `strict`, `tf32` or `half`."""
     track: str = Track.LIBRARY.value
-    """`library`: library kernels may do the work; `custom`: the program's own kernels must do it."""
+    """`library`: library kernels may do the work. `custom`: the program's own kernels must do it."""
     compile_baseline: bool = True
     """Whether candidates are also compared with `torch.compile`."""
     compile_mode: str = CompileMode.DEFAULT.value
     """The mode of `torch.compile`."""
     unsafe: bool = False
-    """Whether programs may run where no sandbox works."""
+    """Whether programs may run without a sandbox if none works."""
 
     @field_validator(*CHOICES)
     @classmethod
@@ -55,18 +55,19 @@ class EvaluationPolicy(Record):
 
 
 class EvaluationLimits(Record):
-    """Limits of one evaluation."""
+    """Limits of time and memory of one evaluation."""
 
     call_deadline: float = 60.0
-    """Seconds for one call of a candidate, or one timed block."""
+    """Seconds for one call of a candidate, or for one timed block."""
     timing_seconds: float = TIMING_SECONDS
-    """Seconds for which a candidate is timed: longer makes the interval narrower."""
+    """Seconds for which a candidate is timed. A longer time gives a narrower interval."""
     timing_cap: float | None = None
-    """Most seconds of timing while it is undecided whether the candidate is faster; by default `PATIENCE` times
+    """Most seconds of timing if it stays undecided whether the candidate is faster. None: PATIENCE times
     `timing_seconds`."""
     memory: int = 0
     """Bytes that all processes of the evaluation may use together; 0 means all free memory."""
 
     @property
     def longest_timing(self) -> float:
+        """Most seconds of timing."""
         return PATIENCE * self.timing_seconds if self.timing_cap is None else self.timing_cap

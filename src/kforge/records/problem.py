@@ -1,4 +1,4 @@
-"""A problem, its workload, and candidates for it."""
+"""Records of a problem, of the workload of one call, and of a candidate."""
 
 from __future__ import annotations
 
@@ -13,50 +13,55 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def without_mark(source: str) -> str:
-    """Return the text without a byte-order mark at its beginning, which only says how a file is encoded."""
+    """Return the text without a byte-order mark at its beginning."""
     return source.removeprefix(BYTE_ORDER_MARK)
 
 
 Source = Annotated[str, AfterValidator(without_mark)]
-"""Python source. Digests are of the text without a byte-order mark, so a program is the same with it and without."""
+"""Python source without a byte-order mark, so that a file has the same digest with the mark and without."""
 
 
 class Problem(Record):
-    """A PyTorch module to make faster, as one source text with `Model`, `get_inputs` and `get_init_inputs`."""
+    """A PyTorch module to make faster: a source text that defines `Model`, `get_inputs` and `get_init_inputs`."""
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"name", "state_path"})
 
     name: str
     source: Source
-    """The effective source: overrides are already written into it."""
+    """The source that is run. Overrides are already written into it."""
     overrides: tuple[tuple[str, str], ...] = ()
-    """`--set NAME=VALUE` as given, sorted by name."""
+    """Name and value of each `--set NAME=VALUE`, sorted by name."""
     state_digest: str | None = None
-    """SHA-256 of the file with the weights of a live module; absent for a problem file."""
+    """SHA-256 of the file with the weights of a live module; None for a problem file."""
     state_path: str | None = None
+    """Path of the file with the weights of a live module; None for a problem file."""
 
 
 class TensorSpec(Record):
+    """Shape and dtype of a tensor."""
+
     shape: tuple[Count, ...]
     dtype: str
-    """torch's name without the prefix: `float32`."""
+    """torch's name without the prefix, such as `float32`."""
 
 
 class Workload(Record):
-    """The facts about one call of a problem, measured by running the reference once."""
+    """Facts about one call of a problem, found by running the reference."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     parameters: tuple[TensorSpec, ...]
+    """The module's parameters and buffers."""
     flops: Count
-    """Counted by torch for matmul-like operators; elementwise work is not counted."""
+    """Floating-point operations as torch counts them: only matmul-like operators, no elementwise work."""
     bytes_moved: Count
-    """The least any program must move: every input, parameter and output once."""
+    """The least bytes that any program must move: every input, parameter and output once."""
     labels: tuple[str, ...] = ()
+    """Properties of the reference, such as `random` or `updates state` (`problems/workload.py`)."""
 
 
 class Candidate(Record):
-    """One program: a Python file with a `ModelNew`, for one platform."""
+    """A program for one platform: a Python file that defines `ModelNew`."""
 
     source: Source
     platform: str

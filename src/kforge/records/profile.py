@@ -1,4 +1,4 @@
-"""Where a program's time goes, and what the device would allow."""
+"""Records of a profile: where a program's time goes, and the least time that the device allows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ class HotSpot(Record):
 
     name: str
     calls: Count
+    """How often the operator or kernel ran in one call of the module."""
     seconds: Amount
-    """Per call of the module."""
+    """Seconds of the operator or kernel itself, without what it calls, in one call of the module."""
     share: Amount
+    """Share of the profiled time, between 0 and 1."""
 
 
 class Span(Record):
-    """One kernel or operator in the timeline of a call, with its time."""
+    """One kernel or operator in the timeline of a call."""
 
     name: str
     start: Amount
@@ -30,102 +32,108 @@ class Span(Record):
 
 
 class KernelCounters(Record):
-    """A device's counters for one kernel. A figure that was not measured is absent; shares are fractions of 1."""
+    """Hardware counters of one kernel. A number that was not measured is missing. Shares are between 0 and 1."""
 
     name: str
     launches: Count
     seconds: Amount
-    """Seconds of all its launches together."""
+    """Total seconds of all launches of the kernel."""
     share: Amount
     """Share of the time of all counted kernels."""
     figures: dict[str, Finite] = Field(default_factory=dict)
-    """Figures by the names that `profiling.counters` lists."""
+    """Numbers by the names in `profiling/counters.py`."""
     stalls: dict[str, Finite] = Field(default_factory=dict)
-    """Share of the warps' resident time for each stall reason."""
+    """For each stall reason, its share of the time that warps are resident."""
     pipes: dict[str, Finite] = Field(default_factory=dict)
-    """How busy each kind of arithmetic unit is."""
+    """For each kind of arithmetic unit, the share of its peak rate."""
     limits: tuple[str, ...] = ()
-    """What keeps more warps from being resident."""
+    """What prevents more warps from being resident, such as registers."""
 
 
 class Peaks(Record):
-    """The rates that a device reaches at most, measured on it."""
+    """The highest rates of a device, measured on it."""
 
     device: str
     bytes_per_second: Positive
     flops_per_second: Positive
     lowered: dict[str, Positive] = Field(default_factory=dict)
-    """Peak arithmetic in the lower precisions that a program may declare (`tf32`, `half`), where the device has
-    them."""
+    """Peak FLOP/s in lower precisions (`tf32`, `half`), if the device has them."""
     wired_bytes_per_second: Positive | None = None
-    """The memory bus's rated bandwidth, as the device reports it; None where it reports none."""
+    """Rated bandwidth of the memory bus, as the device reports it; None if it reports none."""
 
     @property
     def most_bytes_per_second(self) -> float:
-        """Bandwidth that no program exceeds. The measured peak is that of kforge's own sweeps, and a program may be
-        quicker."""
+        """Bandwidth that no program can exceed. The measured peak is that of kforge's own kernels; a program may be
+        faster."""
         return max(self.bytes_per_second, self.wired_bytes_per_second or 0.0)
 
     def flops(self, precision: str) -> float:
-        """Return the arithmetic rate that a program of this declared precision may reach."""
+        """Return the peak FLOP/s for a program of this declared precision."""
         return self.lowered.get(precision, self.flops_per_second)
 
 
 class Roofline(Record):
-    """The least time that the measured peaks of a device allow for a workload."""
+    """The least time of a call that the measured peak rates of a device allow."""
 
     peaks: Peaks
     memory_seconds: Amount
+    """Least seconds to move the data."""
     compute_seconds: Amount
+    """Least seconds for the arithmetic."""
 
     @property
     def floor_seconds(self) -> float:
+        """Least seconds of a call: the larger of `memory_seconds` and `compute_seconds`."""
         return max(self.memory_seconds, self.compute_seconds)
 
     @property
     def bound(self) -> Literal["memory", "compute"]:
+        """Whether memory or arithmetic sets the least time of a call."""
         return "memory" if self.memory_seconds >= self.compute_seconds else "compute"
 
 
 class Profile(Record):
-    """A profile of one correct program, digested to a page that the performance analysis agent reads."""
+    """A profile of one correct program, with a page of text for the performance analysis agent."""
 
     tool: str
-    """The profiler that was really used."""
+    """The profilers that were used."""
     seconds: Positive
+    """Seconds of one call, timed without a profiler."""
     hot_spots: tuple[HotSpot, ...]
     roofline: Roofline
     digest_text: str
+    """The profile as one page of text, which the performance analysis agent reads."""
     kernels: tuple[KernelCounters, ...] = ()
+    """Hardware counters of kernels, if a profiler could read them."""
     bottleneck: str = ""
-    """Named by rule from what was measured; empty where no rule holds."""
+    """One line that names the bottleneck, found by fixed rules; empty if no rule applies."""
     timeline: tuple[Span, ...] = ()
-    """The last call of the profiled run, in order of execution: the kernels if a device ran any, else torch's operators
-    and the times between them. The longest ones of a call that has very many."""
+    """The last call of the profiled run, in order of execution: the kernels if a device ran any, otherwise torch's
+    operators and the times between them. Of very many, the longest are kept."""
 
     @property
     def roofline_share(self) -> float:
-        """How near the program is to what the device allows; 1 is the limit.
+        """The least possible time divided by the program's time; 1 means that the program is at the limit.
 
-        A program that is clearly below the arithmetic floor does less arithmetic than the reference (algebra), so only
-        memory limits it.
+        A program that is clearly faster than the arithmetic limit does less arithmetic than the reference. Then only
+        the memory limit counts.
         """
         memory, compute = self.roofline.memory_seconds / self.seconds, self.roofline.compute_seconds / self.seconds
         return max(memory, compute) if compute <= 1.05 else memory
 
 
 class ImportedProfile(Record):
-    """A profile from files that were exported on another machine; kforge measured none of it."""
+    """A profile from files that were exported on another machine. kforge measured nothing of it."""
 
     tool: str
     hot_spots: tuple[HotSpot, ...]
-    """Per call where the number of calls is known, else for everything that was recorded."""
+    """Times per call if the number of calls is known; otherwise of everything that was recorded."""
     digest_text: str
     kernels: tuple[KernelCounters, ...] = ()
     bottleneck: str = ""
     seconds: Amount | None = None
-    """The device's time per call, where the number of calls is known."""
+    """Device seconds per call; None if the number of calls is unknown."""
     timeline: tuple[Span, ...] = ()
-    """Empty: what is imported are tables, without the order of execution."""
+    """Always empty: the imported tables do not contain the order of execution."""
     roofline: Roofline | None = None
-    """Present where a problem was given."""
+    """The roofline of the problem; None if no problem was given."""

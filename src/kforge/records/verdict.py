@@ -1,4 +1,4 @@
-"""The verdict on a program. Only `Correct` has a `Timing`: a failed candidate cannot have a speedup."""
+"""The verdict on a candidate. Only `Correct` has a `Timing`, so a failed candidate cannot have a speedup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Interval(Record):
-    """A median with its 95 % interval."""
+    """The median of a measured quantity, with its 95 % confidence interval."""
 
     median: Positive
     low: Positive
@@ -30,33 +30,36 @@ class Interval(Record):
 
 
 def times(value: Interval) -> str:
-    """Format a speedup and its interval: `1.49x (1.36 to 1.57)`."""
+    """Return a speedup and its interval as text, such as `1.49x (1.36 to 1.57)`."""
     return f"{value.median:.2f}x ({value.low:.2f} to {value.high:.2f})"
 
 
 EAGER = "eager"
-"""The baseline that every evaluation measures again."""
+"""Name of the baseline that every evaluation measures."""
 WIN_BOUND = 1.02
-"""A win is claimed only when the interval's lower bound is above this; a loss, when its upper bound is below the
-inverse."""
+"""A program is called faster if the lower bound of its speedup is above this, and slower if the upper bound is below
+the inverse."""
 
 Finding = Literal["faster", "slower", "cannot tell"]
 
 
 class Comparison(Record):
-    """The candidate against one baseline, in one paired measurement."""
+    """The candidate's speed compared with one baseline."""
 
     baseline: Literal["eager", "compile"]
     identity: str
-    """What exactly ran: versions, mode, threads."""
+    """What exactly the baseline was: versions, mode, threads."""
     seconds: Positive
     """Median seconds per call of the baseline."""
     speedup: Interval
     doubt: str | None = None
-    """Why the interval is not to be believed, where something disturbed the measurement."""
+    """Why the speedup claims nothing, for example because other processes disturbed the timing; None if there is no
+    doubt."""
 
     @property
     def finding(self) -> Finding:
+        """Whether the candidate is faster or slower than the baseline; `cannot tell` if the interval or a doubt leaves
+        it open."""
         if self.doubt is not None:
             return "cannot tell"
         if self.speedup.low > WIN_BOUND:
@@ -65,11 +68,11 @@ class Comparison(Record):
 
 
 def pooled(found: Sequence[Comparison]) -> Comparison:
-    """Combine measurements of the same two programs by fresh processes: the mean of the logarithms.
+    """Return the combined result of several measurements of the same two programs: the mean of the logarithms.
 
-    Against eager all measurements are independent, also in their process-to-process variation, so the interval shrinks
-    with the square root of their number. Another baseline was measured once for all of them, so its part of the
-    interval does not shrink. A disturbed measurement counts only where all were disturbed.
+    Measurements against eager are independent, so the interval shrinks with the square root of their number. Another
+    baseline was measured only once for all of them, so the interval does not shrink. Measurements in doubt are left
+    out, unless all are in doubt.
     """
     sure = [each for each in found if each.doubt is None] or list(found)
     speedups = [each.speedup for each in sure]
@@ -91,16 +94,18 @@ def pooled(found: Sequence[Comparison]) -> Comparison:
 
 
 def _independent(widths: Sequence[float]) -> float:
+    """Return the half width of the interval of a mean of independent measurements, from their half widths."""
     return math.hypot(*widths) / len(widths)
 
 
 class Timing(Record):
-    """Seconds per call and the speedups, all from verified calls."""
+    """Seconds per call of a correct program, and its speedups."""
 
     seconds: Interval
     comparisons: tuple[Comparison, ...] = Field(min_length=1)
-    """The comparisons, eager first, and each baseline once."""
+    """One comparison for each baseline, eager first."""
     pairs: Count
+    """Number of timed pairs of blocks."""
 
     @model_validator(mode="after")
     def _eager_first(self) -> Self:
@@ -110,22 +115,25 @@ class Timing(Record):
         return self
 
     def against(self, baseline: str) -> Comparison | None:
+        """Return the comparison with this baseline; None if there is none."""
         return next((c for c in self.comparisons if c.baseline == baseline), None)
 
     @property
     def speedup(self) -> Interval:
-        """Speedup over the first baseline, which is always eager."""
+        """Speedup over eager."""
         return self.comparisons[0].speedup
 
 
 class GenerationFailure(Record):
-    """No program could be read out of the answer."""
+    """No program could be read out of a model's answer, or the program does not define `ModelNew`."""
 
     state: Literal["generation_failure"] = "generation_failure"
     reason: str
 
 
 class CompilationFailure(Record):
+    """The program could not be compiled."""
+
     state: Literal["compilation_failure"] = "compilation_failure"
     reason: str
     log: str = ""
@@ -133,25 +141,31 @@ class CompilationFailure(Record):
 
 
 class RuntimeFailure(Record):
+    """The program timed out, died or raised an exception, as `fault` says."""
+
     state: Literal["runtime_error"] = "runtime_error"
     fault: Literal["timed_out", "died", "raised"]
     reason: str
     log: str = ""
-    """The traceback inside the candidate, when it raised."""
+    """The traceback inside the candidate if it raised; the end of its output if it died."""
 
 
 class Mismatch(Record):
+    """An output has the wrong structure, shape, dtype or values, as `kind` says."""
+
     state: Literal["mismatch"] = "mismatch"
     kind: Literal["structure", "shape", "dtype", "numerical"]
     reason: str
     case: str = ""
+    """Name of the case in which the output was wrong."""
     max_error: float | None = None
-    """Largest error relative to the output's scale; present for numerical mismatches only."""
+    """Largest error relative to the output's scale. Only for numerical mismatches."""
     tolerance: float | None = None
+    """Largest error that was allowed."""
 
 
 class Rejected(Record):
-    """The program cheats, or attacks the evaluator."""
+    """The program cheats or attacks the evaluator. `rule` names the rule that it breaks."""
 
     state: Literal["rejected"] = "rejected"
     rule: str
@@ -159,14 +173,18 @@ class Rejected(Record):
 
 
 class Correct(Record):
+    """The program is correct in all cases."""
+
     state: Literal["correct"] = "correct"
     max_error: float
+    """The error that came closest to its tolerance."""
     tolerance: float
     cases: Count
+    """Number of cases."""
     timing: Timing | None = None
-    """Absent where the program ran in an emulator, whose speed means nothing."""
+    """None if the program ran in an emulator, whose speed means nothing."""
     untimed: str | None = None
-    """Why there is no timing."""
+    """Why there is no timing; None if there is one."""
 
     @model_validator(mode="after")
     def _timed_or_why_not(self) -> Self:
@@ -176,7 +194,7 @@ class Correct(Record):
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """The comparisons with the baselines, eager first; empty where the program was not timed."""
+        """The comparisons with the baselines, eager first; empty if the program was not timed."""
         return self.timing.comparisons if self.timing is not None else ()
 
 
@@ -184,6 +202,8 @@ Verdict = Annotated[
     GenerationFailure | CompilationFailure | RuntimeFailure | Mismatch | Rejected | Correct,
     Field(discriminator="state"),
 ]
+"""The verdict on a candidate. The field `state` tells its type."""
 
 
 VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+"""Reads a verdict from JSON."""

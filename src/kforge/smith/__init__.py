@@ -1,5 +1,8 @@
-"""The smith: the built-in generator, which plays both agents without a model. It traces, rewrites, fuses, emits and
-recommends."""
+"""The smith: kforge's built-in generator, which writes programs by fixed rules instead of asking a language model.
+
+It traces a problem's module to a graph, rewrites the graph, decides which nodes share a kernel, writes the kernels, and
+recommends the next change.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,17 @@ if TYPE_CHECKING:
     from kforge.platforms import Platform
 
 NAME = "builtin"
-"""The smith's name for `--model`."""
+"""The value of `--model` that selects the smith."""
 
 
 def writes_for(platform: Platform) -> bool:
-    """Return whether the smith has a kernel language for this platform. Without one it returns the module unchanged."""
+    """Return whether the smith can write kernels for this platform.
+
+    If it cannot, its only program for the platform is the problem's own module, unchanged.
+    """
     from kforge.smith.languages import find
 
     try:
         return find(platform) is not None
-    except PlatformError:  # it names a language that is not here
+    except PlatformError:  # the manifest names a kernel language that is not installed
         return False

@@ -1,7 +1,7 @@
-"""The agents F and G without a model: a generation agent that follows a plan, and an analyst that changes one choice of
-the plan at a time.
+"""The smith's two agents: the generation agent (F) writes a program from a plan, and the analysis agent (G) recommends
+to change one choice of the plan.
 
-Neither runs a candidate. The problem's own module is traced, which runs the user's code, as loading a problem does.
+Neither agent runs a candidate. Tracing does run the user's code, because it calls the problem's own module.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from kforge.smith.plan import Move
 
 LABEL = "algebraic"
-"""Label of a program that is faster because it does other work than the module, with the same result."""
+"""Label of a program whose graph was changed by an algebraic rule: it computes the same result by other operations."""
 
 
 class Smith:
-    """Both agents."""
+    """Implements both protocols, the generation agent and the analysis agent, for one platform."""
 
     def __init__(self, platform: Platform, plan: str = "") -> None:
-        """`plan`: the first plan, in the form in which programs state it; also one of another language."""
+        """`plan` is the plan of the first program, as the text of the first line of a program that the smith wrote. It
+        may come from a program in another language. Empty: the smith chooses the first plan."""
         self.platform = platform
         self.language = find(platform)
         self._features = platform.adapter.features()
@@ -61,7 +62,10 @@ class Smith:
         *,
         repeats: int = 0,  # noqa: ARG002
     ) -> Answer:
-        """Return a program by a simpler plan, whatever the verdict was."""
+        """Return a program made from a simpler plan; the kind of failure does not matter.
+
+        Raises NothingLeft if no simpler plan gives another program.
+        """
         plan = None if candidate is None else self._plan.of(candidate.source)
         simpler = self._after_failure(plan) if plan is not None else self._plan(algebra=0, kernels=0)
         while simpler is not None and candidate is not None and not self._changes(problem, simpler, candidate):
@@ -74,7 +78,11 @@ class Smith:
         )
 
     def _after_failure(self, plan: Plan) -> Plan | None:
-        """Return the plan to try next. What was fast elsewhere may fail here: then our own first plan comes next."""
+        """Return the plan to try after `plan` failed, or None if there is no simpler one.
+
+        If the failed plan was given by the caller (it was fast on another problem or device), the language's own first
+        plan comes next.
+        """
         own = self._plan.first(self._features)
         return own if plan == self._given and plan != own else plan.simpler()
 
@@ -103,7 +111,10 @@ class Smith:
         profile: Profile,
         tried: Sequence[Tried] = (),
     ) -> Advice:
-        """Return the first move that changes this program and was not tried. Raises NothingLeft."""
+        """Return the first change of the plan that gives another program, suits the profile and was not tried before.
+
+        Raises NothingLeft if there is no such change, or if the smith did not write the candidate.
+        """
         if (plan := self._plan.of(candidate.source)) is None:
             raise NothingLeft("the built-in generator can only recommend for programs that it wrote")
         past = {each.recommendation.action for each in tried}
@@ -119,13 +130,18 @@ class Smith:
         return self._changes(problem, move.applied(plan), candidate)
 
     def _changes(self, problem: Problem, plan: Plan, candidate: Candidate) -> bool:
-        """Return whether the move makes another program. The line that states the plan does not count."""
+        """Return whether `plan` gives a program that differs from the candidate, apart from the first line, which only
+        states the plan."""
         return self._source(problem, plan).partition("\n")[2] != candidate.source.partition("\n")[2]
 
     # --- programs -------------------------------------------------------------------------------------------------
 
     def _made(self, problem: Problem, plan: Plan, no_kernels: str = "") -> Answer:
-        """Return the answer for a plan. `no_kernels`: why the plan has no kernels, where it could have some."""
+        """Return the answer with the program for a plan.
+
+        `no_kernels` is the reason to report if the plan switches kernels off, so that the program is the unchanged
+        module.
+        """
         source, rules = self._program(problem, plan)
         candidate = Candidate(source=source, platform=self.platform.manifest.name)
         return Answer(
@@ -140,7 +156,7 @@ class Smith:
         return self._program(problem, plan)[0]
 
     def _program(self, problem: Problem, plan: Plan) -> tuple[str, tuple[str, ...]]:
-        """Return the program for this plan, and the names of the rules that rewrote its graph."""
+        """Return the program's source for this plan, and the names of the rules that rewrote its graph."""
         if (reason := self._why_no_kernels(problem)) is not None or not plan.kernels:
             return f"{plan.line()}\n{program.unchanged(problem, reason or '')}", ()
         graph, rules = self._graph(problem), tuple[str, ...]()
@@ -152,7 +168,7 @@ class Smith:
         return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}", rules
 
     def _why_no_kernels(self, problem: Problem) -> str | None:
-        """Why every plan gives the module itself for this problem; None where some plan gives another program."""
+        """Return why no plan can give kernels for this problem, or None if kernels are possible."""
         if self.language is None:
             return f"the built-in generator has no kernel language for platform {self.platform.name}"
         graph = self._graph(problem)
@@ -173,7 +189,8 @@ class Smith:
 
 
 class Seeded:
-    """A generation agent whose first program is the smith's; another brain makes all later ones."""
+    """A generation agent whose first program comes from the smith. Another agent, such as a model, makes every later
+    program."""
 
     def __init__(self, smith: Smith, agent: Generator) -> None:
         self.write = smith.write

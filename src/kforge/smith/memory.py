@@ -1,7 +1,7 @@
-"""Remembers the smith's best plan by problem and device, so that the next run begins with it.
+"""Stores the best plan of each problem and device, so that the next run of the smith begins with it.
 
-Each is one small file, which several runs may write at once. Losing it costs an iteration or two, so errors are
-ignored.
+Each plan is one small file, and several runs may write it at the same time. Losing a file costs one or two iterations
+of a run, so errors are ignored.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 class PlanMemory:
-    """The memory of one platform. Plans are kept separately for each policy."""
+    """The stored plans of one platform, for one precision and track."""
 
     def __init__(self, cache: Path, platform: str, policy: EvaluationPolicy) -> None:
         self._folder = cache / "smith"
         self._asked = (platform, policy.precision, policy.track)
 
     def recall(self, problem: Problem, device: str) -> str:
-        """Return the plan that was best for this problem on this device; empty where none is known."""
+        """Return the plan that was best for this problem on this device. Empty if none is stored."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads(self._file(problem, device).read_text(encoding="utf-8"))["plan"])
         return ""
 
     def keep(self, problem: Problem, best: Attempt) -> None:
-        """Remember the best program of a run, if it is proven faster.
+        """Store the plan of a run's best program, if the program was proven faster than the baseline.
 
-        The caller must know that the smith made it: a comment in the program proves nothing.
+        The caller must make sure that the smith wrote the program: the comment that states the plan could be forged.
         """
         evaluation, candidate = best.evaluation, best.candidate
         if candidate is None or evaluation is None or evaluation.correct is None:
@@ -48,7 +48,7 @@ class PlanMemory:
             return
         file = self._file(problem, evaluation.receipt.device)
         said = {"problem": problem.name, "device": evaluation.receipt.device, "plan": plan}
-        with suppress(RunError):  # the run has ended well, and its folder has everything
+        with suppress(RunError):  # the run itself succeeded, and its folder is complete without this file
             durable.make_folder(file.parent)
             durable.write(file, json.dumps(said), shared=True)
 

@@ -1,6 +1,6 @@
-"""The choices by which a program is made from its graph, and the moves from one choice to another.
+"""A plan: the choices by which the smith makes a program from a graph. A move changes one choice.
 
-A program states its plan in its first line, so that a resumed run can read it.
+The first line of a program states its plan, so that a resumed run can read it.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ _LINE = re.compile(r"^# Made by kforge's smith: (.*)$", re.MULTILINE)
 
 
 def said_in(source: str) -> str | None:
-    """Return the plan that a program states; None for a program that the smith did not write."""
+    """Return the text of the plan in a program's comment. None if the program has no such comment, so that the smith
+    did not write it."""
     found = _LINE.search(source)
     return None if found is None else found[1]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan of integers, where 1 and 0 mean yes and no. A language adds its own choices."""
+    """The choices that all languages share. Choices are integers; 1 and 0 mean yes and no. Each language's plan adds
+    its own choices."""
 
     ranges: ClassVar[dict[str, tuple[int, int]]] = {"algebra": (0, 1), "kernels": (0, 1)}
-    """Accepted range of each choice in a plan that is read from a program's comment, which anybody may write."""
+    """Smallest and largest accepted value of each choice. Plans are read from comments in programs, which anybody may
+    write."""
 
     algebra: int = 1
-    """Whether the graph is rewritten first."""
+    """Whether rules rewrite the graph before kernels are written."""
     kernels: int = 1
-    """Whether kernels are written at all."""
+    """Whether kernels are written. If not, the program is the problem's own module."""
 
     @classmethod
     def first(cls, features: frozenset[str]) -> Self:  # noqa: ARG003 - a language's own plan asks for them
-        """Return the first plan for a device with these features."""
+        """Return the plan that is tried first on a device with these features."""
         return cls()
 
     def line(self) -> str:
@@ -49,13 +52,15 @@ class Plan:
 
     @classmethod
     def of(cls, source: str) -> Self | None:
-        """Return the plan by which a program was made; None for a program that the smith did not write."""
+        """Return the plan by which a program was made. None if the program does not state a valid plan of this
+        language."""
         said = said_in(source)
         return None if said is None else cls.read(said)
 
     @classmethod
     def read(cls, said: str) -> Self | None:
-        """Parse a plan; None where it is not of this language, or of a version with other choices."""
+        """Return the plan that this text describes. None if the text is not a plan of this language with exactly these
+        choices."""
         try:
             values = {name: int(value) for name, value in (each.split("=") for each in said.split(", "))}
         except ValueError:
@@ -66,8 +71,10 @@ class Plan:
 
     @classmethod
     def carried_over(cls, said: str, features: frozenset[str]) -> Self:
-        """Return the first plan for a device with these features, changed by another language's plan: by its choices
-        that this language has as well, as far as they are in range here."""
+        """Return the first plan for a device with these features, changed by the plan of a program in another language.
+
+        Only choices that both languages have, and whose values are in range, are taken over.
+        """
         first, choices = cls.first(features), dict(_CHOICE.findall(said))
         shared = {name: int(choices[name]) for name in asdict(first) if name in choices}
         return replace(first, **{name: value for name, value in shared.items() if cls._is_in_range(name, value)})
@@ -78,7 +85,8 @@ class Plan:
         return low <= value <= high
 
     def simpler(self) -> Self | None:
-        """Return the plan to try after a failure: without rewriting, then without kernels; None after that."""
+        """Return the plan to try after a failure: first without rewriting, then without kernels. None if there is
+        nothing left to switch off."""
         if self.algebra:
             return replace(self, algebra=0)
         return replace(self, kernels=0) if self.kernels else None
@@ -86,7 +94,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Move:
-    """One change of a plan, and the condition under which it is worth a try."""
+    """A change of one choice of a plan that the smith can recommend. `knob` is the choice's name and `value` its new
+    value; the other texts become the recommendation."""
 
     bottleneck: str
     action: str
@@ -94,9 +103,9 @@ class Move:
     knob: str
     value: int
     when: Callable[[Profile], bool] = lambda _: True
-    """The condition, from the program's profile."""
+    """Returns, from the program's profile, whether the move is worth a try."""
     from_none: bool = True
-    """Whether the choice may be changed from 0. Not where 0 means that the device lacks the feature."""
+    """Whether the move may change the choice from 0. False if 0 means that the device lacks the feature."""
 
     def applied(self, plan: Plan) -> Plan:
         return replace(plan, **{self.knob: self.value})

@@ -1,7 +1,7 @@
-"""Writes the whole candidate: the problem's module with another `forward`, and the kernels that it launches.
+"""Writes the whole candidate: the problem's module with a new `forward`, and the kernels that `forward` launches.
 
-`ModelNew` inherits the constructor, so its state is the module's own. Inputs of other shapes than those that the
-kernels were written for go to the module's own `forward`.
+`ModelNew` inherits the module's constructor, so it has the same parameters. Inputs of other shapes than those for which
+the kernels were written go to the module's own `forward`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ NAMES = {
     "aten.bmm.default": "torch.bmm", "aten.addmm.default": "torch.addmm", "aten.cat.default": "torch.cat",
     "aten.tril.default": "torch.tril", "aten.triu.default": "torch.triu",
 }  # fmt: skip
-"""Common names of operators; others are called as torch registers them."""
+"""Usual names of torch's operators in source code. Other operators are called by their registered name
+(`torch.ops…`)."""
 
 NO_GRADIENTS = "with torch.no_grad():"
 
 
 class _ProgramWriter:
+    """Writes one candidate: orders the nodes of a graph, lets the language write kernels, and writes `forward`."""
+
     def __init__(self, problem: Problem, graph: Graph, language: Language, plan: Plan) -> None:
         self.problem = problem
         self.graph = with_pieces(graph)
@@ -44,7 +47,8 @@ class _ProgramWriter:
         self.context = Context(self.graph, plan, self._memory, self._elements, self._empty)
         self.tails: dict[str, Region] = {}
         self.leaders: dict[str, str] = {}
-        """For calls that another call's kernel may compute as well: that other call, which is tried first."""
+        """For a call that may be computed in the kernel of another call: the name of that other call, which is written
+        first."""
         self.kernels: list[WrittenKernel] = []
         self.allocated: set[str] = set()
         self.joins = Joins(self.graph, lambda node: language.call("own", node, None, self.context) is None)
@@ -59,7 +63,7 @@ class _ProgramWriter:
     # --- forward ------------------------------------------------------------------------------------------------
 
     def _order(self) -> None:
-        """Write every unit as soon as its inputs are there."""
+        """Write the statements of `forward`: each unit (a node or a region) as soon as all its inputs are computed."""
         regions = partition(self.graph, self.language.kinds)
         region_of = {node.name: region for region in regions for node in region.nodes}
         available = {node.name for node in self.graph if node.kind in ("input", "parameter")}
@@ -79,7 +83,8 @@ class _ProgramWriter:
             available.update(*map(_makes, done))
 
     def _reads(self, unit: Node | Region) -> set[str]:
-        """The nodes that a unit waits for. A call also waits for the inputs of its tail: they may become one kernel."""
+        """Return the names of the nodes that must be computed before a unit. A call also waits for the inputs of the
+        maps that follow it, because both may become one kernel."""
         if isinstance(unit, Region):
             return set(unit.inputs())
         tail = self.tails.get(unit.name)
@@ -89,7 +94,8 @@ class _ProgramWriter:
         return {*unit.sources, *known, *([leader] if leader is not None else [])}
 
     def _emit(self, unit: Node | Region) -> list[Node | Region]:
-        """Write a unit. Returns the units that are done: this one, and its tail where both are one kernel."""
+        """Write the statements for a unit, and return the units that are now done: this one, and the maps that follow
+        it if both are one kernel."""
         if isinstance(unit, Region):
             kernel = self.language.region(self._kernel_name(unit), unit, self.context)
             self._launch(kernel, unit.outputs(self.graph))
@@ -148,12 +154,13 @@ class _ProgramWriter:
         return f"torch.empty({_tuple(shape)}{kind}{place})"
 
     def _reused(self, name: str, shape: tuple[int, ...]) -> str:
-        """A detached alias of the memory: torch does not see that it is overwritten, and gradients would be wrong."""
+        """Return an expression for a detached alias of a node's memory, which may be overwritten. It is detached
+        because torch does not see the write, and its gradients would be wrong."""
         again = "" if self.graph[name].shape == shape else f".view({_tuple(shape)})"
         return f"{name}.detach().contiguous(){again}"
 
     def _given(self) -> str:
-        """Return the expression for an input or a parameter."""
+        """Return the expression for one of the inputs or parameters, for example to read its device."""
         return self._tensor(next(node.name for node in self.graph if node.kind in ("input", "parameter")))
 
     def _unused(self, plain: str) -> str:
@@ -171,7 +178,8 @@ class _ProgramWriter:
         return self._unused("fused_" + "_".join(origins[:3]) + ("_and_more" if len(origins) > 3 else ""))
 
     def _memory(self, name: str) -> str:
-        """Return the expression for a node as a kernel takes it: in row-major memory."""
+        """Return the Python expression for a node as an argument of a kernel: in row-major memory. The node must own
+        its memory."""
         node = self.graph[name]
         if node.kind == "parameter":
             return f"{_path(node.function)}.contiguous()"
@@ -184,7 +192,8 @@ class _ProgramWriter:
         return self._memory(base) if whole else f"{self._tensor(name)}.contiguous()"
 
     def _tensor(self, name: str) -> str:
-        """Return the expression for a node as torch's operators take it."""
+        """Return the Python expression for a node as an argument of torch's operators. Views are written as calls on
+        their source."""
         node = self.graph[name]
         if node.kind == "parameter":
             return _path(node.function)
@@ -198,11 +207,11 @@ class _ProgramWriter:
         return f"{source}.reshape({_tuple(node.shape)})"
 
     def _scan(self, node: Node) -> str:
-        """Return a scan as torch's operators, for a language that has no kernel for it."""
-        (axis,), course, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
-        value, turned = self._tensor(node.sources[0]), f".flip({axis})" if course.backwards else ""
+        """Return a scan as an expression of torch's operators, for languages without kernels for scans."""
+        (axis,), mode, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
+        value, turned = self._tensor(node.sources[0]), f".flip({axis})" if mode.backwards else ""
         value += turned
-        if course.without_itself:
+        if mode.exclusive:
             padding = [0, 0] * (len(node.shape) - axis)
             padding[-2:] = [1, -1]
             value = f'F.pad({value}, {padding}, value=float("{reduction.nothing}"))'
@@ -234,7 +243,7 @@ class _ProgramWriter:
     # --- text ---------------------------------------------------------------------------------------------------
 
     def _imports(self) -> str:
-        """Return the imports that the problem's own source lacks."""
+        """Return the import lines that the program needs and the problem's source does not have."""
         wanted = {
             "import torch": True,
             "from torch.nn import functional as F": any("F." in step for step in self.steps),
@@ -256,24 +265,26 @@ class _ProgramWriter:
         return f"class ModelNew(Model):\n    def forward(self, {names}):\n{text}"
 
     def _result(self, name: str) -> str:
-        """Return the expression for an output, which must not be an input or a view of one."""
+        """Return the expression for an output. An input, a parameter or a view of one is cloned, since an output must
+        be new memory."""
         value, base = self._tensor(name), self.graph[self.places[name].base]
         return f"{value}.clone()" if base.kind in ("input", "parameter") else value
 
 
 def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None = None) -> str:
-    """Return the source text of a candidate that computes this graph."""
+    """Return the source of a candidate that computes this graph."""
     return _ProgramWriter(problem, graph, language, plan or language.plan()).text()
 
 
 def unchanged(problem: Problem, reason: str = "") -> str:
-    """A program that is the module unchanged, for modules that cannot be traced or have no kernel language here."""
+    """Return a program whose `ModelNew` is the problem's module, unchanged. It is the answer if the module cannot be
+    traced or the platform has no kernel language. `reason` becomes a comment."""
     why = f"# {reason}\n" if reason else ""
     return f"{why}{model_source(problem)}\n\n\nclass ModelNew(Model):\n    pass\n"
 
 
 def model_source(problem: Problem) -> str:
-    """Return the problem's source without the code that only makes its inputs."""
+    """Return the problem's source without the functions that make its inputs."""
     tree = ast.parse(problem.source)
     dropped = {"get_inputs", "get_init_inputs"}
     lines, kept = problem.source.splitlines(), []
@@ -290,7 +301,8 @@ def _makes(unit: Node | Region) -> set[str]:
 
 
 def _sliced(node: Node, shape: Shape) -> str:
-    """Return the index `[:, 1:7:2]`. torch has no slices with negative steps, so the order is reversed first."""
+    """Return the index expression of a slice, such as `[:, 1:7:2]`. torch has no negative steps, so a reversed slice is
+    flipped first."""
     (axis,), (start, step), count = node.axes, node.arguments, node.shape[node.axes[0]]
     turned = f".flip({axis})" if step < 0 else ""
     if step < 0:
@@ -306,7 +318,8 @@ def _tuple(sizes: tuple[int, ...]) -> str:
 
 
 def _path(dotted: str) -> str:
-    """Return `getattr(self.layers, '0').weight` for layers.0.weight: not every container allows `[0]`."""
+    """Return the attribute expression for a dotted name: `getattr(self.layers, '0').weight` for layers.0.weight, since
+    not every container supports `[0]`."""
     path = "self"
     for part in dotted.split("."):
         is_name = part.isidentifier() and not keyword.iskeyword(part)

@@ -1,4 +1,4 @@
-"""Runs on disk and in SQL: the folder is the truth, the index is rebuilt from it."""
+"""Runs on disk, and an SQL index over them. The folders are authoritative; the index is rebuilt from them."""
 
 from kforge.store.folder import RunFolder, run_paths
 from kforge.store.index import Index, Listing, index_url, list_runs

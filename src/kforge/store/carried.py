@@ -1,6 +1,6 @@
-"""Files that a run carries with it, so that it can be resumed and moved: a live module's weights, and images.
+"""Files that a run keeps in its folder so that it can be resumed and moved: a live module's weights, and images.
 
-The header names each by its digest, and the header is signed.
+The header names each file by its digest, and the header is signed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 IMAGES = "images"
 LONGEST_SHOWN = 60
-"""Characters of a wrong name that an error quotes."""
+"""Most characters of a wrong name that an error quotes."""
 
 
 def shown(name: str) -> str:
-    """Return a name that a user gave: in quotes, on one line and not too long."""
+    """Return a name that a user gave, in quotes, on one line, and shortened if it is long."""
     return ascii(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
 
 
 def carry_images(images: Sequence[Image], path: Path) -> None:
-    """Write images into the folder of a run that begins. Raises RunError when one cannot be written."""
+    """Write images into the folder of a new run. Raises RunError if one cannot be written."""
     if images:
         durable.make_folder(path / IMAGES)
     for image in images:
@@ -38,9 +38,9 @@ def carry_images(images: Sequence[Image], path: Path) -> None:
 
 
 def find_images(named: Sequence[Image], path: Path) -> tuple[Image, ...]:
-    """Return the images of a run with their bytes. `named`: those that its options name, without.
+    """Return the images of a run with their bytes. `named` are the images that its options name, without bytes.
 
-    Raises RunError for one that is missing, a symbolic link, or not the one that the options name.
+    Raises RunError if an image is missing, is a symbolic link, or differs from the one that the options name.
     """
     return tuple(_find_image(each, path) for each in named)
 
@@ -60,7 +60,8 @@ def _find_image(named: Image, path: Path) -> Image:
 
 
 def carry_state(header: Header, path: Path) -> Header:
-    """Copy a live module's weights into the folder, so that the run can be moved to another machine."""
+    """Copy a live module's weights into the run's folder, so that the run can be moved. Returns the header with the new
+    path."""
     if header.problem.state_path is None:
         return header
     durable.copy(Path(header.problem.state_path), path / "state.pt")
@@ -68,9 +69,9 @@ def carry_state(header: Header, path: Path) -> Header:
 
 
 def find_state(header: Header, path: Path) -> Header:
-    """Return the header with the absolute path of the weights, because other processes have another working directory.
+    """Return the header with the absolute path of the weights, because other processes have other working directories.
 
-    Raises RunError for weights that are not a file of the folder, or that do not match the problem's digest.
+    Raises RunError if the weights are not a file in the folder, or if only one of path and digest is given.
     """
     name = header.problem.state_path
     if (name is None) != (header.problem.state_digest is None):

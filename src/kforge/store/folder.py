@@ -1,23 +1,16 @@
-"""A run on disk. The folder is the truth: everything else about a run can be rebuilt from it.
+"""A run on disk. The folder is authoritative: everything else about a run can be rebuilt from it.
 
-<root>/<id>/
-├── run.json              the header; written last, so a folder without it is not a run
-├── signature             of run.json, by the user's key (signature.py), and whether the run is finished; absent where
-│                         no key can be kept
-├── problem.py            the problem, to be read
-├── state.pt              the weights of a live module; absent for a problem file
-├── images/               images for the performance analysis agent, named by their digests; absent without any
-├── exchange/             requests to models and their replies
-├── attempts/000/         one folder an attempt, from 0 on
-│   ├── <stage>.json      a finished stage of the attempt
-│   ├── <stage>.signature of the stage; a stage that the user's key did not sign is done again
-│   ├── candidate.py      the candidate, to be read
-│   ├── signature         of attempt.json
-│   └── attempt.json      the attempt; written last, so an attempt is committed whole or not at all
-├── best.py               the best candidate so far
-├── result.json           the outcome; its presence says that the run is finished
-├── result.signature      of result.json
-└── lock                  held by the one process that writes
+<root>/<id>/ ├── run.json              the header; written last, so a folder without it is not a run ├── signature
+of run.json, by the user's key (signature.py); it also says whether the run is finished; │
+absent if no key can be kept ├── problem.py            the problem, for a user to read ├── state.pt              the
+weights of a live module; absent for a problem file ├── images/               images for the performance analysis agent,
+named by their digests; absent if there are none ├── exchange/             requests to models and their replies ├──
+attempts/000/         one folder per attempt, numbered from 0 │   ├── <stage>.json      a finished stage of the attempt
+│   ├── <stage>.signature of the stage; a stage that the user's key did not sign is done again │   ├── candidate.py
+the candidate, for a user to read │   ├── signature         of attempt.json │   └── attempt.json      the attempt;
+written last, so an attempt is committed completely or not at all ├── best.py               the best candidate so far
+├── result.json           the outcome; its presence means that the run is finished ├── result.signature      of
+result.json └── lock                  held by the one process that writes
 """
 
 from __future__ import annotations
@@ -46,16 +39,19 @@ if TYPE_CHECKING:
     from kforge.store.trust import Consent
 
 RUN = "run"
-"""The kind of file, which is part of what is signed: a signature of another kind is not valid for a header."""
+"""The purpose of a header's signature, which is part of the signed text. A signature for another purpose is not
+valid."""
 FINISHED = "finished run"
-"""The kind of a header that was signed when the run had an outcome: if the outcome is absent, it was removed."""
+"""The purpose of a header's signature once the run has an outcome. If the outcome is then absent, somebody removed
+it."""
 
 
 class RunFolder:
-    """One run. Anyone may read; `put_stage`, `commit` and `finish` need `with folder.writing():` around them."""
+    """One run on disk. Any process may read it. `put_stage`, `commit` and `finish` work only inside `with
+    folder.writing():`."""
 
     def __init__(self, path: Path, header: Header, text: bytes, key: Key | None = None) -> None:
-        """`text`: the header as it is on disk. `key`: the key that signs attempts when they are committed."""
+        """`text` is the header as it is on disk. `key` is the key that signs attempts when they are committed."""
         self.path = path
         self.header = header
         self.key = key
@@ -75,17 +71,16 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: Path, header: Header, key: Key | None = None, images: Sequence[Image] = ()) -> Self:
-        """Begin a run on disk, signed with the user's key. `images`: those that the header's options name.
+        """Create a run on disk, signed with the user's key. `images` are those that the header's options name.
 
-        Raises RunError when the folder exists already or cannot be written, and InputError for a key that others can
-        read.
+        Raises RunError if the folder exists or cannot be written, and InputError for a key that others can read.
         """
         path = root / header.id
         try:
             root.mkdir(parents=True, exist_ok=True)
             path.mkdir()
         except FileExistsError as error:
-            raise RunError(f"cannot begin run {header.id}: {error.filename} is already there") from error
+            raise RunError(f"cannot begin run {header.id}: {error.filename} already exists") from error
         except OSError as error:
             raise RunError(f"cannot begin run {header.id}: {error.filename}: {error.strerror}") from error
         try:
@@ -109,7 +104,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The run in a folder. Raises RunError when it is missing, foreign or damaged."""
+        """Return the run in a folder. Raises RunError if it is missing, damaged or not a run."""
         if not path.is_dir():
             raise RunError(f"no run at {path}: there is no such folder")
         if not (path / "run.json").is_file():
@@ -119,9 +114,9 @@ class RunFolder:
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self:
-        """Return the run that a user names by a path, an id, the unique beginning of one or its last letters.
+        """Return the run that a user names: by a path, an id, the unique beginning of an id, or its last letters.
 
-        Raises RunError.
+        Raises RunError if there is no such run, or if the name fits several.
         """
         if is_file(Path(name) / "run.json"):
             return cls.open(Path(name))
@@ -133,11 +128,11 @@ class RunFolder:
             raise RunError(f"{shown(name)} could be any of {len(matches)} runs, the latest being {matches[-1]}")
         if name and is_folder(Path(name)):
             return cls.open(Path(name))  # raises the error that says why it is not a run
-        raise RunError(f"no run {shown(name)} in {root}; `kforge runs` lists those there are")
+        raise RunError(f"no run {shown(name)} in {root}; `kforge runs` lists all runs")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the run's write lock. Raises RunError when another process holds it."""
+        """Hold the run's write lock inside the `with` block. Raises RunError if another process holds it."""
         self.check_parts()
         with lock.exclusive(self.path / "lock", what=f"run {self.id}"):
             self._writing = True
@@ -149,7 +144,7 @@ class RunFolder:
                 self._writing = False
 
     def check_parts(self) -> None:
-        """Raise RunError when the folder, or a part of it that is written, is a symbolic link or of another kind."""
+        """Raise RunError if the folder, or a part of it that is written, is a symbolic link or has the wrong type."""
         for name, is_right in (("attempts", Path.is_dir), ("exchange", Path.is_dir), ("lock", Path.is_file)):
             place = self.path / name
             durable.refuse_links(place, self.path)
@@ -157,18 +152,19 @@ class RunFolder:
                 raise RunError(f"{place} is not a {'file' if name == 'lock' else 'folder'}; remove it")
 
     def is_signed(self, key: Key) -> bool:
-        """Whether this user began the run on this machine. Raises InputError for a key that others can read."""
+        """Return whether this user began the run on this machine. Raises InputError for a key that others can read."""
         return any(key.has_signed_by(self.path / SIGNATURE, purpose, self._text) for purpose in (RUN, FINISHED))
 
-    def hold_to(self, key: Key) -> bool:
-        """Sign with this key. If the key signed the run, accept from it only what the key signed. Returns whether it
-        did.
+    def hold_to(self, key: Key, *, trusted: bool = False) -> bool:
+        """Use this key for signing, and return whether it signed the run. If it did, accept only parts of the run that
+        it signed.
 
-        From now on everything that is read is verified by the same bytes. An unsigned outcome counts as absent, and an
-        unsigned attempt raises RunError. A stage must always be signed, also in a run that others began.
+        From then on, everything that is read is verified. An unsigned outcome counts as absent, and an unsigned attempt
+        raises RunError. A stage must always be signed, also in a run that somebody else began. `trusted`:
+        the user accepts unsigned attempts and an unsigned outcome, because the run was on another machine meanwhile.
         """
         self.key = key
-        self._held = self.is_signed(key)
+        self._held = self.is_signed(key) and (not trusted or self.is_all_signed(key))
         return self._held
 
     def is_all_signed(self, key: Key) -> bool:
@@ -182,35 +178,36 @@ class RunFolder:
         return all(self.is_attempt_signed(index, key) for index in range(self._committed()))
 
     def admit(self, key: Key, consent: Consent) -> None:
-        """Raise RunError unless the user made the run, or permits its code and its options."""
+        """Raise RunError unless the user made the run, or has consented to its code and its options."""
         if not self.is_signed(key):
             folders = trust.folders_of(self.header.options.get("platform_dirs", ""))
             trust.admit_options(self.header.options, folders, str(self.path), consent)
             trust.admit_problem(self.header.problem, str(self.path), consent, self.readable_problem())
 
     def readable_problem(self) -> Path:
-        """Return the file with the code that would run, for a user to read. Raises RunError where it differs."""
+        """Return the path of `problem.py`, for a user to read. Raises RunError if its content is not the code that
+        would run."""
         path = self.path / "problem.py"
         if not holds(path, self.header.problem.source):
-            raise RunError(f"run {self.id} is damaged: {path} is not the problem that its run.json holds and would run")
+            raise RunError(f"run {self.id} is damaged: {path} differs from the problem in run.json, which would run")
         return path
 
     def is_attempt_signed(self, index: int, key: Key) -> bool:
-        """Whether an attempt was committed by this user on this machine, with the candidate that it holds now."""
+        """Return whether this user committed an attempt on this machine, with the candidate that it holds now."""
         path = self._attempt_folder(index) / "attempt.json"
         return self._signed_text(path, self._purpose(index), key, path.with_name(SIGNATURE)) is not None
 
     # --- reading --------------------------------------------------------------------------------------------
 
     def attempts(self) -> tuple[Attempt, ...]:
-        """The committed attempts, in order. Raises RunError when one is damaged or missing."""
+        """Return the committed attempts, in order. Raises RunError if one is damaged or missing."""
         return tuple(self._attempt(index) for index in range(self._committed()))
 
     def stage(self, index: int, name: str, kind: type[R], program: str = "") -> R | None:
-        """Return a finished stage of an attempt; None when it is still to be done. Raises RunError when it is damaged.
+        """Return a finished stage of an attempt, or None if it must still be done. Raises RunError if it is damaged.
 
-        `program`: the digest of the program that the stage is about. Where the run has a key, a stage counts only when
-        the key signed it for this program: anybody may have put another one there.
+        `program` is the digest of the program that the stage is about. If the run has a key, a stage counts only if the
+        key signed it for this program, because anybody could have put the file there.
         """
         path = self._stage_path(index, name)
         if not path.exists():
@@ -221,7 +218,7 @@ class RunFolder:
         return None if text is None else parse_record(text, path, kind)
 
     def outcome(self) -> Outcome | None:
-        """Return how the run ended; None while it has not. Raises RunError when the outcome is damaged."""
+        """Return how the run ended, or None if it has not ended. Raises RunError if the outcome is damaged."""
         path = self.path / "result.json"
         if not path.exists():
             return None
@@ -231,7 +228,8 @@ class RunFolder:
         return None if text is None else parse_record(text, path, Outcome)
 
     def best(self) -> Attempt | None:
-        """Return the best attempt: the outcome's, or the best so far. Raises RunError when the run is damaged."""
+        """Return the outcome's best attempt, or the best attempt so far. None if none is correct. Raises RunError if
+        the run is damaged."""
         outcome = self.outcome()
         if outcome is None:
             return best_attempt(self.attempts())
@@ -244,10 +242,9 @@ class RunFolder:
 
     @property
     def best_path(self) -> Path | None:
-        """Return the file with the best program: best.py, or the attempt's own file where best.py is another program.
+        """The file with the best program: best.py, or the attempt's own file if best.py holds another program.
 
-        None while nothing is correct, and where neither file holds the program. Raises RunError when the run is
-        damaged.
+        None if no attempt is correct, or if neither file holds the program. Raises RunError if the run is damaged.
         """
         best = self.best()
         if best is None or best.candidate is None:
@@ -256,9 +253,10 @@ class RunFolder:
         return next((file for file in files if holds(file, best.candidate.source)), None)
 
     def reported(self) -> Evaluation | None:
-        """Return the best attempt's evaluation, with the timing of its repetitions; None while nothing is correct.
+        """Return the best attempt's evaluation, with the timing of its repeated evaluations. None if no attempt is
+        correct.
 
-        Raises RunError when the run is damaged.
+        Raises RunError if the run is damaged.
         """
         best, outcome = self.best(), self.outcome()
         if best is None or best.evaluation is None:
@@ -266,12 +264,12 @@ class RunFolder:
         return best.evaluation.led_by(outcome.replication if outcome is not None else None)
 
     def status(self) -> Status:
-        """Return whether the run is finished, is being written, or waits to be resumed."""
+        """Return whether the run is finished, running, or interrupted."""
         status = status_of(self.path)
         return "interrupted" if status == "finished" and self.outcome() is None else status
 
     def summary(self) -> RunSummary:
-        """Return one line about the run. Raises RunError when it is damaged."""
+        """Return the facts about the run that a list of runs shows. Raises RunError if the run is damaged."""
         outcome, reported = self.outcome(), self.reported()
         correct = reported.correct if reported is not None else None
         eager = correct.comparisons[0] if correct is not None and correct.comparisons else None
@@ -293,14 +291,14 @@ class RunFolder:
     # --- writing --------------------------------------------------------------------------------------------
 
     def put_stage(self, index: int, name: str, record: Record, program: str = "") -> None:
-        """Keep a finished stage of the attempt in progress, or of an earlier one that is examined again.
+        """Store a finished stage of the attempt in progress, or of an earlier attempt that is examined again.
 
-        `program`: the digest of the program that the stage is about. Raises RunError when the attempt has not begun, or
-        the stage was finished with another result.
+        `program` is the digest of the program that the stage is about. Raises RunError if the attempt has not begun, or
+        if the stage was already stored with another result.
         """
         self._check_open()
         if not 0 <= index <= (due := self._committed()):
-            raise RunError(f"run {self.id}: attempt {index} is out of order, {due} is in progress")
+            raise RunError(f"run {self.id}: attempt {index} cannot be written now: attempt {due} is in progress")
         path = self._stage_path(index, name)
         durable.make_folder(path.parent, within=self.path)
         self._write_once(path, record, f"stage '{name}' of attempt {index}", self._stage_purpose(index, name, program))
@@ -308,12 +306,14 @@ class RunFolder:
     def commit(self, attempt: Attempt) -> None:
         """Add the next attempt. Adding the same attempt again changes nothing.
 
-        Raises RunError when it is out of order, or was committed with other content.
+        Raises RunError if it is out of order, or was committed with other content.
         """
         self._check_open()
         due = self._committed()
         if not 0 <= attempt.index <= due:
-            raise RunError(f"run {self.id}: attempt {attempt.index} is out of order, {due} is in progress")
+            raise RunError(
+                f"run {self.id}: attempt {attempt.index} cannot be written now: attempt {due} is in progress"
+            )
         folder = self._attempt_folder(attempt.index)
         durable.make_folder(folder, within=self.path)
         if attempt.candidate is not None and attempt.index == due:
@@ -325,15 +325,17 @@ class RunFolder:
         self._write_best(self.best())
 
     def finish(self, outcome: Outcome) -> None:
-        """End the run. The same outcome again changes nothing.
+        """End the run with an outcome. The same outcome again changes nothing.
 
-        Raises RunError when the run ended otherwise, or the outcome names a best attempt that is not correct.
+        Raises RunError if the run ended with another outcome, or if the outcome's best attempt is not correct.
         """
         self._check_writing()
         disproved = {each.attempt for each in outcome.disproved}
         correct = [a.index for a in self.attempts() if a.is_kernel and a.index not in disproved]
         if (outcome.best is None) != (not correct) or outcome.best not in (None, *correct):
-            raise RunError(f"run {self.id}: attempt {outcome.best} cannot be the best, correct are {correct}")
+            raise RunError(
+                f"run {self.id}: attempt {outcome.best} cannot be the best; the correct attempts are {correct}"
+            )
         if outcome.best is not None:
             self._write_best(self._attempt(outcome.best))
         else:
@@ -345,7 +347,7 @@ class RunFolder:
     # --- the parts ------------------------------------------------------------------------------------------
 
     def _purpose(self, index: int) -> str:
-        """Return the purpose that an attempt's signature names; it differs for other runs and attempts."""
+        """Return the purpose that an attempt's signature states. It differs for every run and attempt."""
         return f"attempt {index} of run {self.id}"
 
     def _stage_purpose(self, index: int, name: str, program: str) -> str:
@@ -356,7 +358,8 @@ class RunFolder:
         return f"outcome of run {self.id}"
 
     def _signed_text(self, path: Path, purpose: str, key: Key, signature: Path | None = None) -> bytes | None:
-        """Return a file's content; None where the key did not sign exactly that. Raises RunError for a link."""
+        """Return a file's content, or None if the key did not sign exactly this content. Raises RunError for a symbolic
+        link."""
         text = read_bytes(path)
         signature = signature or path.with_suffix(f".{SIGNATURE}")
         return text if key.has_signed_by(signature, purpose, text) else None
@@ -382,18 +385,22 @@ class RunFolder:
             text = self._signed_text(path, self._purpose(index), self.key, path.with_name(SIGNATURE))
             if text is None:
                 raise RunError(
-                    f"{path} was not made by you on this machine, though you began the run; remove its folder to "
-                    "go on without it, or, for kforge.load, read it first, then give trust=True"
+                    f"{path} was not made by you on this machine, although you began the run; remove its folder to "
+                    "continue without it; or, if you worked on the run elsewhere, resume it with --trust (kforge.load: "
+                    "trust=True)"
                 )
             attempt = parse_record(text, path, Attempt)
         else:
             attempt = read_record(path, Attempt)
         if attempt.index != index:
-            raise RunError(f"{path} is damaged: it holds attempt {attempt.index}")
+            raise RunError(f"{path} is damaged: it contains attempt {attempt.index}")
         return attempt
 
     def _write_once(self, path: Path, record: Record, what: str, purpose: str = "") -> None:
-        """Write a file once. `purpose`: what the separate signature file names. An unsigned file is replaced."""
+        """Write a file unless it exists. Raises RunError if it exists with other content.
+
+        `purpose` is the purpose of a signature in a separate file. A file without a valid signature is replaced.
+        """
         text = record.to_json(indent=2)
         is_new = not path.exists()
         if self.key is not None and purpose:
@@ -404,7 +411,7 @@ class RunFolder:
         if is_new:
             durable.write(path, text, within=self.path)
         elif durable.read(path) != text.encode():
-            raise RunError(f"run {self.id}: {what} is already there with other content")
+            raise RunError(f"run {self.id}: {what} already exists with other content")
 
     def _write_best(self, best: Attempt | None) -> None:
         if best is None:
@@ -416,7 +423,7 @@ class RunFolder:
 
     def _check_writing(self) -> None:
         if not self._writing:
-            raise RuntimeError("a run is written inside `with folder.writing():`")
+            raise RuntimeError("a run can be written only inside `with folder.writing():`")
 
     def _check_open(self) -> None:
         self._check_writing()
@@ -425,38 +432,38 @@ class RunFolder:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the path is a file; False for an impossible name, or one that may not be read."""
+    """Return whether the path is a file. False for an invalid name, or one that may not be read."""
     with suppress(OSError, ValueError):
         return path.is_file()
     return False
 
 
 def is_folder(path: Path) -> bool:
-    """Like `is_file`, for a folder."""
+    """Return whether the path is a folder. False for an invalid name, or one that may not be read."""
     with suppress(OSError, ValueError):
         return path.is_dir()
     return False
 
 
 def run_paths(root: Path) -> list[Path]:
-    """Return the folders under a root that are runs, oldest first, without those that were only half created."""
+    """Return the folders under a root that are runs, oldest first. Folders that are only half created are left out."""
     return sorted(header.parent for header in root.glob("*/run.json"))
 
 
 def status_of(path: Path) -> Status:
-    """Return a run's status, from its folder alone. Raises RunError when its lock cannot be read."""
+    """Return a run's status, from its folder alone. Raises RunError if its lock cannot be read."""
     if (path / "result.json").exists():
         return "finished"
     return "running" if lock.is_held(path / "lock") else "interrupted"
 
 
 def _read_header(path: Path) -> tuple[Header, bytes]:
-    """Return the header, and the text that it was read from."""
+    """Return the header, and the text from which it was read. Raises RunError."""
     try:
         text = durable.read(path)
         version = json.loads(text)["format"]
     except (ValueError, TypeError, KeyError, RecursionError, OSError) as error:
-        raise RunError(f"{path.parent} is not a run: its run.json cannot be read as one of kforge's") from error
+        raise RunError(f"{path.parent} is not a run: kforge cannot read its run.json") from error
     if isinstance(version, int) and version > FORMAT:
         said = str(version)[:20]
         raise RunError(f"{path.parent} was written by a newer kforge (format {said}); update kforge to open it")

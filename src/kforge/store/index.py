@@ -1,6 +1,7 @@
-"""Runs in SQL, for questions about many of them. The index holds nothing else: it can be rebuilt from the folders.
+"""An SQL index over runs, for questions about many of them. It holds nothing else, so it can be rebuilt from the
+folders.
 
-SQLAlchemy is imported when an index is opened, not before: most commands never need one.
+SQLAlchemy is imported only when an index is opened, since most commands do not need it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ BUSY_SECONDS = 30.0
 
 INDEX = "index.sqlite"
 LARGEST = 256 * 2**20
-"""Largest index in bytes that is used: a run takes about one thousand."""
+"""Largest size of an index, in bytes, that is used. A run takes about one thousand bytes."""
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-"""The magic number at the end of a journal that names another one (SQLite's file format, section 3)."""
+"""The magic number at the end of a journal that names a super-journal (SQLite's file format, section 3)."""
 
 COLUMNS = (
     "id", "created", "problem", "platform", "model", "status", "stopped", "attempts",
@@ -54,12 +55,12 @@ class Listing(NamedTuple):
 
 
 def index_url(root: Path) -> str:
-    """Return the default database of a root."""
+    """Return the URL of the default database of a root folder."""
     return f"sqlite:///{quote(os.fsencode(root.resolve() / INDEX))}"
 
 
 def list_runs(root: Path, url: str) -> Listing:
-    """Return the runs under a root, from an updated index. Raises InputError when the index cannot be used."""
+    """Return the runs under a root folder, from an updated index. Raises InputError if the index cannot be used."""
     if not root.is_dir():
         return Listing((), ())
     with Index(root, url) as index:
@@ -67,12 +68,12 @@ def list_runs(root: Path, url: str) -> Listing:
 
 
 class Index:
-    """The rows of one root in a database, which other roots and other processes may share."""
+    """The rows of one root folder in a database. Other roots and other processes may share the database."""
 
     def __init__(self, root: Path, url: str) -> None:
-        """Raises InputError when the URL is wrong or its driver is not installed."""
+        """Open the database. Raises InputError if the URL is wrong or its driver is not installed."""
         self.root = root.resolve()
-        # a database holds text, and a path may hold bytes that are not UTF-8
+        # a path may contain bytes that are not UTF-8, but a database stores text
         self._key = os.fsencode(self.root).decode("utf-8", "backslashreplace")
         self._ours = url == index_url(root)
         self._engine = _engine(_file_url(self.root / INDEX) if self._ours else url)
@@ -87,9 +88,9 @@ class Index:
         self._engine.dispose()
 
     def sync(self) -> Listing:
-        """Make the rows agree with the folders, reading only those that changed, and return them.
+        """Update the rows from the folders, reading only folders that changed, and return the runs.
 
-        Raises InputError when the database cannot be used, and RunError when it is a symbolic link.
+        Raises InputError if the database cannot be used, and RunError if it is a symbolic link.
         """
         if self._ours:
             for path in _files(self.root):
@@ -101,7 +102,7 @@ class Index:
                 return self._rebuild()
 
     def runs(self) -> tuple[RunSummary, ...]:
-        """The runs as of the last `sync`, newest first. Raises InputError when the database cannot be used."""
+        """Return the runs as of the last `sync`, newest first. Raises InputError if the database cannot be used."""
         with self._usable():
             rows = self._rows()
         try:
@@ -149,9 +150,9 @@ class Index:
         return listing._replace(notes=(note, *listing.notes))
 
     def _must_be_an_index(self) -> None:
-        """Raise _DamagedIndex for a database in our folder that kforge did not make. None of its SQL is evaluated.
+        """Raise _DamagedIndex if kforge did not make the database in the root folder. None of its SQL is evaluated.
 
-        A view or a trigger in the place of a table could return anything, or run for ever.
+        A view or a trigger in place of a table could return anything, or run forever.
         """
         size = 0
         for path in filter(os.path.lexists, _files(self.root)):
@@ -191,7 +192,8 @@ class Index:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Turn database errors into one line, and raise another error for damage."""
+        """Turn database errors inside the `with` block into an InputError of one line, or into _DamagedIndex if the
+        file is damaged."""
         from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
         try:
@@ -210,7 +212,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _set_aside(root: Path) -> str:
-    """Rename the database and its files to unused names. Returns the new name of the database."""
+    """Rename the database and its files to unused names, and return the new name of the database."""
     for number in itertools.count(1):
         ending = ".damaged" if number == 1 else f".damaged-{number}"
         names = {path: path.with_name(path.name + ending) for path in _files(root)}
@@ -222,7 +224,8 @@ def _set_aside(root: Path) -> str:
 
 
 def _names_another(path: Path) -> bool:
-    """Whether a journal names a super-journal: SQLite would delete that file, and kforge's journals name none."""
+    """Return whether a journal names a super-journal. SQLite would delete the named file, and kforge's journals never
+    name one."""
     if not path.name.endswith("-journal") or path.stat().st_size < len(_SUPER_JOURNAL):
         return False
     with path.open("rb") as file:
@@ -231,7 +234,7 @@ def _names_another(path: Path) -> bool:
 
 
 class _DamagedIndex(InputError):
-    """The file is not a database, or is damaged."""
+    """The index is not a database, or is damaged."""
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
@@ -257,13 +260,13 @@ def _engine(url: str | URL) -> Engine:
         options = {"timeout": BUSY_SECONDS} if parsed.get_backend_name() == "sqlite" else {}
         return create_engine(parsed, connect_args=options)
     except ArgumentError as error:
-        raise InputError("the database URL is not one that SQLAlchemy knows, such as sqlite:///PATH") from error
+        raise InputError("SQLAlchemy does not understand the database URL; an example is sqlite:///PATH") from error
     except ModuleNotFoundError as error:
         raise InputError(f"the database URL needs the package '{error.name}', which is not installed") from error
 
 
 def _mark(path: Path, status: Status) -> str:
-    """Return a mark that changes whenever the row would: with the header, the attempts, the outcome or the writer."""
+    """Return a hash that changes whenever a run's row must change: with its header, attempts, outcome or status."""
     files = [path / "run.json", *sorted(path.glob("attempts/*/attempt.json")), *path.glob("result.json")]
     stats = [(file.relative_to(path).as_posix(), file.stat()) for file in files]
     facts = [status, *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)]
@@ -273,7 +276,7 @@ def _mark(path: Path, status: Status) -> str:
 def _row(path: Path) -> dict[str, Any]:
     summary = RunFolder.open(path).summary()
     if summary.id != path.name:
-        raise RunError(f"{path} is left out: its run.json is of run {shown(summary.id)}; give the folder that name")
+        raise RunError(f"{path} is left out: its run.json names run {shown(summary.id)}; rename the folder to that")
     speedup = summary.speedup
     return {
         **summary.model_dump(exclude={"speedup"}),

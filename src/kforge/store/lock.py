@@ -1,4 +1,5 @@
-"""Allows one writer at a time by an advisory lock, which the kernel releases when its holder dies for any reason."""
+"""Allows one writer at a time, by an advisory file lock. The kernel releases the lock when its holder dies for any
+reason."""
 
 from __future__ import annotations
 
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROBE_SECONDS = 0.2
-"""Seconds that a writer waits for `is_held`, which holds the lock for microseconds."""
+"""Seconds that a writer waits while `is_held` holds the lock, which takes only microseconds."""
 
 
 @contextmanager
 def exclusive(path: Path, *, what: str, wait: float = PROBE_SECONDS) -> Iterator[None]:
-    """Hold the lock, with our process id in its file. Raises RunError when another process holds it longer than
-    `wait`."""
+    """Hold the lock inside the `with` block, and write this process's id into the lock file.
+
+    Raises RunError if another process holds the lock for longer than `wait` seconds.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
@@ -42,7 +45,7 @@ def exclusive(path: Path, *, what: str, wait: float = PROBE_SECONDS) -> Iterator
 
 
 def is_held(path: Path) -> bool:
-    """Whether some process holds the lock now."""
+    """Return whether some process holds the lock now. Raises RunError if the lock file cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -61,7 +64,7 @@ def is_held(path: Path) -> bool:
 
 
 def _must_be_ours(descriptor: int, path: Path) -> None:
-    """Raises RunError for a file that is not a lock of kforge: our process id would be written into it."""
+    """Raise RunError if the file is not a lock file of kforge, because the process id would overwrite its content."""
     about = os.fstat(descriptor)
     if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
         raise RunError(f"{path} is not a lock file of kforge: it has hard links, or is not a regular file; remove it")

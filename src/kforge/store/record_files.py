@@ -1,4 +1,5 @@
-"""Reads records from files that others may have made. Every defect of such a file is a RunError of one line."""
+"""Reads records from files that somebody else may have made. Every defect of such a file raises a RunError of one
+line."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ R = TypeVar("R", bound=Record)
 
 
 def holds(path: Path, source: str) -> bool:
-    """Return whether a regular file holds exactly this text."""
+    """Return whether the path is a regular file that contains exactly this text."""
     try:
         return durable.read(path) == source.encode()
     except (OSError, RunError):
@@ -25,18 +26,18 @@ def holds(path: Path, source: str) -> bool:
 
 
 def read_record(path: Path, kind: type[R]) -> R:
-    """Read a record from its file. Raises RunError when it cannot be read, or holds something else."""
+    """Return the record in a file. Raises RunError if it cannot be read or contains something else."""
     return read_with_text(path, kind)[0]
 
 
 def read_with_text(path: Path, kind: type[R]) -> tuple[R, bytes]:
-    """Read a record and the text of its file. Raises RunError."""
+    """Return the record in a file, and the file's text. Raises RunError."""
     text = read_bytes(path)
     return parse_record(text, path, kind), text
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the bytes of a file of a run. Raises RunError when it cannot be read."""
+    """Return the bytes of a file of a run. Raises RunError if it cannot be read."""
     try:
         return durable.read(path)
     except OSError as error:
@@ -44,7 +45,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_record(text: bytes, path: Path, kind: type[R]) -> R:
-    """Parse a record from the text of its file. Raises RunError when it holds something else."""
+    """Return the record that a file's text contains. Raises RunError if it contains something else."""
     try:
         return kind.from_json(text)
     except ValidationError as error:

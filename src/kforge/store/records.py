@@ -1,4 +1,4 @@
-"""Records of a run folder besides attempts: how the run began, how it ended, and a summary line."""
+"""Records of a run folder other than attempts: how the run began, and its summary in a list of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kforge import __version__
 from kforge.records import Count, Finding, Interval, Problem, Record, Workload
 
 FORMAT = 1
-"""The layout of run folders; a later layout gets the next number and reads the earlier ones."""
+"""Version of the layout of run folders. A later layout gets the next number, and its code still reads earlier ones."""
 
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 """First and last accepted year of a time. Times near the ends of the calendar overflow in another time zone."""
@@ -27,7 +27,7 @@ def _no_integer(value: object) -> object:
 
 _Fraction = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_integer)]
 Option = str | Annotated[int, Field(ge=-(2**63), lt=2**63)] | _Fraction | bool
-"""An option's value, of a type that JSON keeps unchanged. An option without a limit is left out rather than
+"""An option's value, of a type that JSON keeps unchanged. An option without a limit is left out instead of being
 infinite."""
 
 
@@ -42,17 +42,17 @@ def _moment(value: str) -> str:
 
 
 Moment = Annotated[str, AfterValidator(_moment)]
-"""ISO 8601."""
+"""A date and time in ISO 8601."""
 Status = Literal["running", "interrupted", "finished"]
 
 
 class Header(Record):
-    """How a run began: everything that `resume` needs to go on exactly as it was started."""
+    """How a run began: everything that `kforge resume` needs to continue it in the same way."""
 
     format: Literal[1] = 1
     id: str
     created: Moment
-    """ISO 8601, UTC."""
+    """When the run began: ISO 8601, UTC."""
     version: str
     """The version of kforge that began the run."""
     problem: Problem
@@ -60,9 +60,9 @@ class Header(Record):
     platform: str
     model: str
     analyst: str
-    """The performance analysis agent's model; often the same as `model`."""
+    """The model of the performance analysis agent, often the same as `model`."""
     options: dict[str, Option]
-    """The resolved options of the run, by name."""
+    """The options of the run with their final values, by name."""
 
     @classmethod
     def new(
@@ -91,7 +91,7 @@ class Header(Record):
 
 
 class RunSummary(Record):
-    """One line about a run, as `kforge runs` shows it."""
+    """The facts about a run that `kforge runs` shows in one line."""
 
     id: str
     created: Moment
@@ -100,21 +100,21 @@ class RunSummary(Record):
     model: str
     status: Status
     stopped: str | None = None
-    """Present when the run is finished."""
+    """Why the run stopped. None if it is not finished."""
     attempts: Count
     speedup: Interval | None = None
-    """Speedup of the best attempt over eager, from its repetitions where there are some; absent while nothing is
-    correct, and where the program was not timed."""
+    """Speedup of the best attempt over eager mode, from its repeated evaluations if there are any. None if no attempt
+    is correct, or if the program was not timed."""
     finding: Finding | None = None
     """What `speedup` shows: `faster`, `slower` or `cannot tell`."""
     doubt: str | None = None
-    """Why `speedup` is not to be believed, or why a correct program has none."""
+    """Why `speedup` must not be relied on, or why a correct program has none."""
     no_kernel: str | None = None
-    """Why no kernel was found; present when the run is finished and only the original module was correct."""
+    """Why no kernel was found, if the run is finished and only the original module was correct. Otherwise None."""
 
 
 def run_id(name: str, now: datetime) -> str:
-    """Return an id that sorts by time, is readable, is a safe file name and does not collide."""
+    """Return an id that is unique, readable, sorted by time, and safe as a file name."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-") or "problem"
     letters = "".join(secrets.choice("abcdefghjkmnpqrstuvwxyz23456789") for _ in range(4))
     return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{slug}-{letters}"
@@ -126,5 +126,6 @@ def short_id(name: str) -> str:
 
 
 def is_meant(known: str, name: str) -> bool:
-    """Return whether a name matches this run or suite: the beginning of its id, or the letters at its end."""
+    """Return whether a name matches this id of a run or suite: as the beginning of the id, or as the letters at its
+    end."""
     return bool(name) and (known.startswith(name) or short_id(known) == name)

@@ -1,14 +1,11 @@
-"""A suite's run on disk: a header, and an ordinary run folder for each of its problems.
+"""The run of a suite on disk: a header, and an ordinary run folder for each of its problems.
 
-<root>/<id>/
-├── suite.json                     the header; written last, so a folder without it is no suite
-├── signature                      of suite.json, by the user's key (signature.py)
-├── problems/<family>/<name>/
-│   ├── <run id>/                  the problem's run, as `kforge forge` makes it
-│   └── broken.json                why it could not be carried to its end, the last time it was tried
-└── lock                           held by the one process that works on it
+<root>/<id>/ ├── suite.json                     the header; written last, so a folder without it is not a suite ├──
+signature                      of suite.json, by the user's key (signature.py) ├── problems/<family>/<name>/ │   ├──
+<run id>/                  the problem's run, as `kforge forge` makes it │   └── broken.json                why the last
+try to finish the problem failed └── lock                           held by the one process that works on the suite
 
-There is no state besides: what is finished is what the run folders say.
+There is no other state: a problem is finished if its run folder says so.
 """
 
 from __future__ import annotations
@@ -40,31 +37,32 @@ if TYPE_CHECKING:
 
 HEADER = "suite.json"
 SUITE = "suite"
-"""The kind of file, which is part of what is signed: a signature of another kind is not valid for a suite's header."""
+"""The purpose of a suite's signature, which is part of the signed text. A signature for another purpose is not
+valid."""
 
 
 class SuiteHeader(Record):
-    """How a suite began: everything that is needed to go on with it, here or on another machine."""
+    """How a suite began: everything that is needed to continue it, on this or on another machine."""
 
     format: Literal[1] = 1
     id: str
     created: Moment
-    """ISO 8601, UTC."""
+    """When the suite began: ISO 8601, UTC."""
     version: str
     suite: str
     workload: str
-    """Empty where the problems use the sizes in their files."""
+    """Name of the workload. Empty if the problems use the sizes in their files."""
     tasks: tuple[Task, ...]
-    """The problems with their sources: an upgrade or an edited file does not change a suite that has begun."""
+    """The problems with their sources, so that an upgrade or an edited file does not change a suite that has begun."""
     options: dict[str, Option]
-    """The resolved options of every run, by name."""
+    """The options of every run with their final values, by name."""
     platform_dirs: tuple[str, ...] = ()
 
     @field_validator("tasks")
     @classmethod
     def _each_once_and_whole(cls, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         if len({task.name for task in tasks}) < len(tasks):
-            raise ValueError("two of its problems have one name")
+            raise ValueError("two of its problems have the same name")
         if any(task.problem is not None and task.problem.state_path is not None for task in tasks):
             raise ValueError("one of its problems names a file of weights")
         return tasks
@@ -97,17 +95,17 @@ class Breakdown(Record):
     """Why work on a problem ended without a verdict on any program."""
 
     kind: Literal["problem", "evaluator", "model", "run", "kforge"]
-    """Which part failed."""
+    """The part that failed."""
     reason: str
     log: str = ""
-    """The traceback, where kforge itself failed."""
+    """The traceback, if kforge itself failed. Otherwise empty."""
 
 
 class SuiteFolder:
-    """One run of a suite."""
+    """One run of a suite on disk."""
 
     def __init__(self, path: Path, header: SuiteHeader, text: bytes) -> None:
-        """`text`: the header as it is on disk."""
+        """`text` is the header as it is on disk."""
         self.path = path
         self.header = header
         self._text = text
@@ -119,14 +117,13 @@ class SuiteFolder:
 
     @classmethod
     def create(cls, root: Path, header: SuiteHeader, key: Key | None = None) -> Self:
-        """Begin a suite on disk, signed with the user's key.
+        """Create a suite on disk, signed with the user's key.
 
-        Raises RunError when the folder exists already or cannot be written, and InputError for a key that others can
-        read.
+        Raises RunError if the folder exists or cannot be written, and InputError for a key that others can read.
         """
         path = root / header.id
         if path.exists():
-            raise RunError(f"cannot begin suite {header.id}: {path} is already there")
+            raise RunError(f"cannot begin suite {header.id}: {path} already exists")
         durable.make_folder(path)
         try:
             text = header.to_json(indent=2)
@@ -140,7 +137,7 @@ class SuiteFolder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The suite in a folder. Raises RunError when it is missing, foreign or damaged."""
+        """Return the suite in a folder. Raises RunError if it is missing, damaged or not a suite."""
         if not (path / HEADER).is_file():
             raise RunError(f"{path} is not a suite's folder: it has no {HEADER}")
         header, text = read_with_text(path / HEADER, SuiteHeader)
@@ -148,9 +145,9 @@ class SuiteFolder:
 
     @classmethod
     def find(cls, root: Path, name: str) -> Self | None:
-        """Return the suite that a user names in the same ways as a run; None where it is not a suite.
+        """Return the suite that a user names, in the same ways as a run. None if the name is not a suite's.
 
-        Raises RunError when the suite's header is damaged.
+        Raises RunError if the suite's header is damaged, or if the name fits several suites.
         """
         if is_file(Path(name) / HEADER):
             return cls.open(Path(name))
@@ -169,17 +166,18 @@ class SuiteFolder:
                 )
 
     def is_signed(self, key: Key) -> bool:
-        """Whether this user began the suite on this machine. Raises InputError for a key that others can read."""
+        """Return whether this user began the suite on this machine. Raises InputError for a key that others can
+        read."""
         return key.has_signed_by(self.path / SIGNATURE, SUITE, self._text)
 
     def hold_to(self, key: Key) -> bool:
-        """If this key signed the suite, count only runs that it signed as well. Returns whether it did."""
+        """Return whether this key signed the suite. If it did, count only runs that it signed as well."""
         is_ours = self.is_signed(key)
         self._key = key if is_ours else None
         return is_ours
 
     def admit(self, key: Key, consent: Consent) -> None:
-        """Raise RunError unless the user made the suite, or permits its code and its options."""
+        """Raise RunError unless the user made the suite, or has consented to its code and its options."""
         if not self.is_signed(key):
             header = self.header
             trust.admit_options(header.options, header.platform_dirs, str(self.path), consent)
@@ -188,26 +186,26 @@ class SuiteFolder:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the suite's write lock. Raises RunError when another process holds it."""
+        """Hold the suite's write lock inside the `with` block. Raises RunError if another process holds it."""
         durable.refuse_links(self.path / "problems", self.path)
         with lock.exclusive(self.path / "lock", what=f"suite {self.id}"):
             yield
 
     def status(self) -> Status:
-        """Return whether every problem is finished, a process works on the suite now, or it waits to be resumed."""
+        """Return whether the suite is finished, running, or interrupted."""
         if all(self.is_done(task) for task in self.header.tasks):
             return "finished"
         return "running" if lock.is_held(self.path / "lock") else "interrupted"
 
     def place(self, task: Task) -> Path:
-        """Return the folder that holds a problem's run folder."""
+        """Return the folder that contains a problem's run folder."""
         return self.path / "problems" / task.name
 
     def run_of(self, task: Task) -> RunFolder | None:
-        """Return the problem's run; None while it has not begun.
+        """Return the problem's run, or None if it has not begun.
 
-        Raises RunError when it is damaged, holds another problem or, in a suite that the user signed, was made by
-        others.
+        Raises RunError if the run is damaged or belongs to another problem. Also raises it if somebody else made the
+        run, in a suite that the user signed.
         """
         paths = run_paths(self.place(task))
         if not paths:
@@ -215,22 +213,22 @@ class SuiteFolder:
         run = RunFolder.open(paths[-1])
         why = ""
         if task.problem is None or run.header.problem.digest != task.problem.digest:
-            why = "holds another problem than the suite"
+            why = "holds a problem that differs from the suite's"
         elif self._key is not None and not run.hold_to(self._key):
-            why = "was not made by you on this machine, though you began the suite"
+            why = "was not made by you on this machine, although you began the suite (elsewhere? give --trust)"
         if why:
             raise RunError(f"{run.path} {why}; remove it, and the problem starts again")
         return run
 
     def breakdown_of(self, task: Task) -> Breakdown | None:
-        """Return why work on the problem broke off. Raises RunError when that file is damaged."""
+        """Return why work on the problem failed, or None if it did not. Raises RunError if that file is damaged."""
         if task.failure is not None:
             return Breakdown(kind="problem", reason=task.failure)
         path = self.place(task) / "broken.json"
         return read_record(path, Breakdown) if path.exists() else None
 
     def put_breakdown(self, task: Task, breakdown: Breakdown) -> None:
-        """Record why work on the problem broke off. Raises RunError when it cannot be written."""
+        """Record why work on the problem failed. Raises RunError if the file cannot be written."""
         durable.make_folder(self.place(task), within=self.path)
         durable.write(self.place(task) / "broken.json", breakdown.to_json(indent=2), within=self.path)
 
@@ -239,7 +237,7 @@ class SuiteFolder:
         (self.place(task) / "broken.json").unlink(missing_ok=True)
 
     def is_finished(self, task: Task) -> bool:
-        """Return whether the problem's run ended, and is not to be repeated."""
+        """Return whether the problem's run has ended, so that it must not be repeated."""
         with suppress(RunError):  # resuming a damaged run reports the damage
             return (run := self.run_of(task)) is not None and run.outcome() is not None
         return False
@@ -248,10 +246,10 @@ class SuiteFolder:
         return self.is_finished(task) or self.breakdown_of(task) is not None
 
     def discard(self) -> None:
-        """Remove the folder of a suite that could never begin."""
+        """Remove the folder of a suite that could not begin."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def suite_paths(root: Path) -> list[Path]:
-    """The folders under a root that are suites, oldest first."""
+    """Return the folders under a root that are suites, oldest first."""
     return sorted(header.parent for header in root.glob(f"*/{HEADER}"))

@@ -1,8 +1,9 @@
 """Decides what may be used of a run, a suite or a receipt that this user did not make on this machine.
 
-Its problem is code that would run in the referee with the user's rights. Its options may switch the sandbox off, name
-folders of platforms whose adapters would be imported, and name models that would be sent prompts, with the user's key.
-A valid signature (`kforge.store.signature`) allows all of it. Otherwise the user must permit each of these.
+The problem of such a run is code that would run in the referee with the user's rights. Its options may switch the
+sandbox off, name folders of platforms whose adapters would be imported, and name models to which prompts would be sent
+with the user's API key. If this user's signature is valid (`kforge.store.signature`), all of this is allowed. Otherwise
+the user must consent to each.
 """
 
 from __future__ import annotations
@@ -25,44 +26,44 @@ if TYPE_CHECKING:
     from kforge.records import Problem
 
 AT_HOME = frozenset({"builtin", "exchange"})
-"""Models that send nothing anywhere and read nothing outside the run."""
+"""Models that send nothing over the network and read nothing outside the run."""
 MOST_TO_READ = 1000
 """Most problems of a suite that are written to files for the user to read."""
 
 
 @dataclass(frozen=True)
 class Consent:
-    """What a user permits for a folder or receipt made by others."""
+    """What a user allows for a run, suite or receipt that somebody else made."""
 
     trust: bool = False
-    """Its problem may run with the user's rights."""
+    """Whether its problem may run with the user's rights."""
     problem: Problem | None = None
-    """A problem of the user's own; the same problem in the folder or receipt may run."""
+    """A problem of the user's own. The same problem in the run or receipt may run."""
     unsafe: bool = False
     platform_dirs: tuple[Path, ...] = ()
     models: frozenset[str] = frozenset()
     ask: Callable[[str], bool] = lambda _: False
-    """Asks the user a question; answers no where nobody can be asked."""
+    """Asks the user a question and returns the answer. By default the answer is no, for programs that cannot ask."""
     to_read: Path | None = None
-    """The folder into which sources made by others are written, so that the user can read what would run."""
+    """The folder into which sources made by others are written, so that the user can read the code that would run."""
 
 
 def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Path | None = None) -> None:
-    """Raise RunError unless the user permits this problem, made by others, to run.
+    """Raise RunError unless the user allows this problem, which somebody else made, to run.
 
-    `readable`: the file that holds exactly its source, where there is one; otherwise one is written.
+    `readable` is a file that contains exactly its source. If it is None, such a file is written.
     """
     if consent.trust:
         return
     if consent.problem is not None:
         if consent.problem.digest == problem.digest:
             return
-        raise RunError(f"{origin} holds another problem than the file given with --problem")
+        raise RunError(f"the problem in {origin} differs from the file given with --problem")
     _admit_code(origin, "its problem", consent, readable or _written_out({problem.name: problem}, consent))
 
 
 def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) -> None:
-    """Raise RunError unless the user permits the problems of a suite made by others to run."""
+    """Raise RunError unless the user allows the problems of a suite that somebody else made to run."""
     if problems and not consent.trust:
         if len(problems) > MOST_TO_READ:
             raise RunError(
@@ -73,7 +74,7 @@ def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) 
 
 
 def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...], origin: str, consent: Consent) -> None:
-    """Raise RunError for an option that gives a run made by others more rights. The message names the flag that permits
+    """Raise RunError for an option that gives a run made by others more rights. The message names the flag that allows
     it."""
     foreign = f"{origin} was not made by you on this machine, and"
     if options.get("unsafe", False) is not False and not consent.unsafe:
@@ -92,7 +93,7 @@ def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...],
 
 
 def folders_of(joined: object) -> tuple[str, ...]:
-    """Split the option with the platform folders of a run, which are separated as in PATH."""
+    """Return the platform folders in an option of a run, in which they are separated as in PATH."""
     return tuple(part for part in str(joined).split(os.pathsep) if part)
 
 
@@ -105,9 +106,9 @@ def _admit_code(origin: str, what: str, consent: Consent, readable: Path | None)
 
 
 def _written_out(problems: Mapping[str, Problem], consent: Consent) -> Path | None:
-    """Return the file, or the folder of several files, into which the sources were written exactly as they would run.
+    """Write the sources exactly as they would run, and return the file, or the folder if there are several.
 
-    None where the user has no folder for them. Raises RunError when they cannot be written.
+    Returns None if `consent` has no folder for them. Raises RunError if they cannot be written.
     """
     if consent.to_read is None:
         return None

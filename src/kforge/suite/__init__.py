@@ -1,4 +1,4 @@
-"""Suites: forges every problem of a suite in turn, and summarizes the results in a table."""
+"""Runs kforge on every problem of a suite in turn, and summarizes the results in a table."""
 
 from kforge.suite.metrics import Metrics, summarize
 from kforge.suite.results import ProblemResult, result_of

@@ -1,8 +1,8 @@
-"""Builds what a suite's problems need before anything is timed: baselines, and the smith's first programs.
+"""Builds programs for a suite's problems before anything is timed: baselines, and the smith's first programs.
 
-Building uses processors and hardly the device, so a few processes build many problems at once, each one problem after
-the other. Nothing may run beside a program that is timed, so all building comes first. A build that fails here fails
-again when its problem is judged, and is reported then.
+Building uses processors and hardly the device, so a few processes build many problems at once, each process one problem
+after the other. Nothing may run beside a program that is timed, so all building comes first. A build that fails here
+fails again when its problem is evaluated, and is reported then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 DEADLINE = 900.0
-"""Seconds for the build of one problem."""
+"""Seconds that the build of one problem may take."""
 DONE = "done\n"
 
 
@@ -43,7 +43,7 @@ class BuildOrders(Record):
 def build(
     tasks: Sequence[Task], options: RunOptions, chosen: Settings, extra: Sequence[Path], jobs: int
 ) -> Iterator[Task]:
-    """Build every problem; yields each task when it is built or has failed."""
+    """Build all problems with `jobs` processes. Yields each task when it is built or has failed."""
     folders = tuple(str(path.absolute()) for path in (*chosen.platform_dirs, *extra))
     orders = BuildOrders(options=options, platform_dirs=folders)
     idle: SimpleQueue[BuildProcess] = SimpleQueue()
@@ -67,11 +67,11 @@ def build(
 
 
 class BuildProcess:
-    """A process that builds one problem after the other. It is replaced when a problem crashes it."""
+    """A process that builds one problem after the other. If a problem crashes it, it is started again."""
 
     def __init__(self, orders: BuildOrders, environment: Mapping[str, str]) -> None:
         self._workshop = orders
-        # problems are UTF-8, whatever the terminal is
+        # problems are UTF-8, whatever encoding the terminal has
         self._environment = {**environment, "PYTHONPATH": import_path(), "PYTHONUTF8": "1"}
         self._process: subprocess.Popen[str] | None = None
 
@@ -95,7 +95,7 @@ class BuildProcess:
             self.close(patience=0.0)
 
     def close(self, patience: float = 30.0) -> None:
-        """Let the process clean up and end, or kill it."""
+        """Let the process end by itself within `patience` seconds, then kill it."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -106,9 +106,9 @@ class BuildProcess:
 
 
 def main() -> None:
-    """Run the building process: problems come by standard input, and an answer to each goes to standard output."""
+    """Run the building process. Problems arrive on standard input, and a line for each goes to standard output."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # a problem may print
+    os.dup2(2, 1)  # what a problem prints must not go to the answers
     orders = BuildOrders.from_json(sys.stdin.readline())
     options, chosen = orders.options, settings.load()
     platform = usable_platform(options.platform, chosen, [Path(path) for path in orders.platform_dirs])

@@ -1,8 +1,8 @@
-"""Computes numbers over the problems of a suite, in which failures count.
+"""Computes shares and means over the problems of a suite. Failed problems count.
 
-A problem without a program that is proven faster counts as 1.0 in a geometric mean: its user keeps the original. A
-problem whose measurement was disturbed, or whose program was not compared with a baseline, is not measured: it is
-counted separately, and is no part of any share or mean.
+A problem without a program that is proven faster counts as 1.0 in a geometric mean, because its user keeps the
+original. A problem whose measurement was disturbed, or whose program was not compared with a baseline, counts as not
+measured: it is counted separately, and is not part of any share or mean.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ class Gain(Record):
     """Results against one baseline, over the finished problems."""
 
     faster: int
-    """Problems with a program that is proven faster: the interval's lower bound is over 1.02, and nothing disturbed
-    it."""
+    """Number of problems with a program that is proven faster: the lower bound of the interval is over 1.02, and
+    nothing disturbed the measurement."""
     measured: int
-    """Number of problems that were measured, failures included."""
+    """Number of problems that were measured, including failures."""
     not_measured: int
-    """Problems with a correct program whose measurement was disturbed."""
+    """Number of problems with a correct program whose measurement was disturbed."""
     not_compared: int = 0
-    """Problems with a correct program that was not compared with the baseline, for example because the baseline
-    failed."""
+    """Number of problems with a correct program that was not compared with the baseline, for example because the
+    baseline failed."""
     share: float | None = None
-    """Share of the measured problems that are faster. Absent where there are correct programs and none was measured."""
+    """Share of the measured problems that are faster. None if there are correct programs but none was measured."""
     geometric_mean: float | None = None
-    """Geometric mean of the medians of the measured problems; failures, and programs not proven faster, count as 1.0.
-    Absent as `share` is."""
+    """Geometric mean of the median speedups of the measured problems. Failures, and programs not proven faster, count
+    as 1.0. None if `share` is None."""
 
 
 class Metrics(Record):
-    """The numbers over a family, or over a whole suite."""
+    """Numbers over one family of problems, or over a whole suite."""
 
     problems: int
     done: int
-    """Number of finished problems; the shares are of these."""
+    """Number of finished problems. All shares are of these."""
     states: dict[str, int]
     correct: float
     """Share of the finished problems that have a correct program."""
     gains: dict[str, Gain]
-    """Results by baseline; empty while no problem is finished."""
+    """Results by baseline. Empty if no problem is finished."""
     over_fastest: Gain | None = None
-    """Results against the fastest baseline of each problem, where there are several."""
+    """Results against the fastest baseline of each problem. None if there is only one baseline."""
 
 
 def summarize(results: Sequence[ProblemResult], baselines: Sequence[str]) -> Metrics:
@@ -68,13 +68,14 @@ def summarize(results: Sequence[ProblemResult], baselines: Sequence[str]) -> Met
 
 
 def by_family(results: Sequence[ProblemResult], baselines: Sequence[str]) -> dict[str, Metrics]:
-    """Return the numbers for every family, in the order of the problems."""
+    """Return the numbers for each family, in the order of the problems."""
     families = dict.fromkeys(result.family for result in results)
     return {name: summarize([r for r in results if r.family == name], baselines) for name in families}
 
 
 def _gain(done: Sequence[ProblemResult], baselines: Sequence[str]) -> Gain:
-    """Return the results against the fastest of these baselines, among those that a problem was compared with."""
+    """Return the results of the finished problems, each against the fastest of these baselines with which it was
+    compared."""
     faster, others, disturbed, absent = list[float](), 0, 0, 0
     for result in done:
         compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kforge.errors import RunError
+from kforge.models import Exchange
 from kforge.records import Comparison, Record
 
 if TYPE_CHECKING:
+    from kforge.models import Question
     from kforge.problems import Task
     from kforge.store import RunFolder, SuiteFolder
 
@@ -21,18 +24,19 @@ class ProblemResult(Record):
     name: str
     family: str
     state: str
-    """`correct`; `no_kernel` where only the original module, unchanged, was correct; the last attempt's state where no
-    attempt was correct; `disproved` where no correct attempt stayed correct; `no_attempt` where a recording had none;
-    `broken`; or, before the end: `waiting` for replies, or `unfinished`."""
+    """`correct`; `no_kernel` if only the original module, unchanged, was correct; `disproved` if no correct attempt
+    stayed correct when it was evaluated again; the state of the last attempt if no attempt was correct; `no_attempt` if
+    a recording had none; `broken`. Before the end: `waiting` for replies, or `unfinished`."""
     reason: str | None = None
-    """Why the problem is broken, has no kernel, has no correct program, or has one that was not timed."""
+    """Why the problem is broken, has no kernel, has no correct program, or has one that was not timed; or the questions
+    that it waits for."""
     run: str | None = None
-    """The run's folder; absent where none was begun."""
+    """The run's folder. None if no run was begun."""
     attempts: int = 0
     seconds: float = 0.0
-    """Wall time of its run."""
+    """Wall-clock seconds of its run."""
     comparisons: tuple[Comparison, ...] = ()
-    """Comparisons of the best program, from its repetitions together, or from its only evaluation."""
+    """Comparisons of the best program with the baselines: its repeated evaluations pooled, or its only evaluation."""
     labels: tuple[str, ...] = ()
     """Labels of the best program's evaluation."""
 
@@ -48,13 +52,20 @@ class ProblemResult(Record):
         return next((each for each in self.comparisons if each.baseline == baseline), None)
 
     def is_faster(self, baseline: str) -> bool:
-        """Whether the best program is proven faster: the whole interval is above one, and nothing disturbed it."""
+        """Return whether the best program is proven faster than this baseline."""
         comparison = self.against(baseline)
         return comparison is not None and comparison.finding == "faster"
 
 
+def questions_of(folder: SuiteFolder, task: Task) -> list[Question]:
+    """Return the questions that the run of a problem has asked; none where it has not begun, or cannot be read."""
+    with suppress(RunError):
+        return Exchange(run.exchange).questions() if (run := folder.run_of(task)) is not None else []
+    return []
+
+
 def result_of(folder: SuiteFolder, task: Task) -> ProblemResult:
-    """Return the state of a problem, from what is on disk."""
+    """Return the state of a problem, from the suite's folder alone."""
     try:
         run, breakdown = folder.run_of(task), folder.breakdown_of(task)
         if run is None:
@@ -69,14 +80,15 @@ def result_of(folder: SuiteFolder, task: Task) -> ProblemResult:
 
 
 def result_of_run(name: str, family: str, run: RunFolder) -> ProblemResult:
-    """Return the state of a problem from its run. Raises RunError when the run is damaged."""
+    """Return the state of a problem, from its run. Raises RunError if the run is damaged."""
     attempts, outcome, reported = run.attempts(), run.outcome(), run.reported()
     until_now = outcome.seconds if outcome is not None else attempts[-1].elapsed if attempts else 0.0
     found = ProblemResult(
         name=name, family=family, state=UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=until_now
     )
     if outcome is None:
-        return found
+        waiting = [question.name for question in Exchange(run.exchange).waiting()]
+        return found.model_copy(update={"state": WAITING, "reason": ", ".join(waiting)}) if waiting else found
     if reported is not None and reported.correct is not None:
         comparisons = reported.correct.comparisons
         update = {"state": CORRECT, "comparisons": comparisons, "labels": reported.labels}

@@ -1,7 +1,7 @@
-"""Carries a suite to its end, one problem after the other. A problem that breaks does not stop the others.
+"""Works through a suite, one problem after the other. A problem that fails does not stop the others.
 
-Finished problems are not repeated, so a suite that was killed is continued by running it again. A problem that broke (a
-provider that was down, an evaluator that failed) is then tried again.
+Finished problems are not repeated, so a suite that was killed is continued by running it again. A problem that failed
+for another reason than its programs (a provider that was down, an evaluator that crashed) is then tried again.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ class SuiteSession:
     """Work on one suite. The results so far are in `results`, in the order of its problems."""
 
     def __init__(self, folder: SuiteFolder, settings: Settings, consent: Consent | None = None) -> None:
-        """`consent`: what the user permits where others began the suite. Raises RunError when a permission is
+        """`consent` is what the user allows if somebody else began the suite. Raises RunError if a permission is
         missing."""
+        self._trust = consent is not None and consent.trust
         folder.admit(settings.signing_key, consent or Consent())
-        folder.hold_to(settings.signing_key)
+        if not self._trust:
+            folder.hold_to(settings.signing_key)
         self.folder = folder
         self.settings = settings
         self.options = options_of(folder.header.options, str(folder.path))
         self.results: list[ProblemResult] = []
         self._judge: Judge | None = None
-        """One judge for all problems, because starting one takes seconds."""
+        """One judge for all problems, because starting a judge takes seconds."""
         self._untouched = False
-        """Whether nothing has begun in the folder yet."""
+        """Whether no run has begun in the folder yet."""
 
     @classmethod
     def begin(
@@ -55,7 +57,7 @@ class SuiteSession:
         only: str = "",
         extra: Sequence[Path] = (),
     ) -> Self:
-        """Create the suite's folder. Raises InputError when there is nothing to work on."""
+        """Create the suite's folder, and return the session. Raises InputError if there is nothing to work on."""
         header = SuiteHeader.new(
             suite=suite.name,
             workload=workload,
@@ -67,7 +69,10 @@ class SuiteSession:
         everything = Consent(
             trust=True, unsafe=True, platform_dirs=tuple(extra), models=frozenset({options.model, options.analyst})
         )
-        session = cls(folder, settings, everything)  # signed or not (where no key can be kept): it was begun just now
+        # this user begins the suite now, so it is trusted even if no key could sign it
+        session = cls(folder, settings, everything)
+        session._trust = False  # only what is made from now on is in it
+        folder.hold_to(settings.signing_key)
         session._untouched = True
         return session
 
@@ -76,12 +81,12 @@ class SuiteSession:
         return baselines_of(self.folder)
 
     def work(self, watch: Callable[[Task, str], None] = lambda *_: None, builders: int = 0) -> Iterator[ProblemResult]:
-        """Carry every problem to its end. Yields the result of each, also of those that were finished before.
+        """Finish every problem. Yields the result of each, also of those that were finished before.
 
-        `builders`: number of processes that build programs before anything is timed.
+        `builders` is the number of processes that build programs before anything is timed.
 
         Raises InputError for an error that would stop every problem (a model or platform that cannot be used), and
-        RunError when another process works on the suite.
+        RunError if another process works on the suite.
         """
         try:
             with self.folder.writing():
@@ -141,9 +146,10 @@ class SuiteSession:
         )
 
     def _as_in_the_suite(self, task: Task) -> Consent:
-        """Return what an unsigned run in the suite's folder may use: only what the suite itself names."""
+        """Return the consent for an unsigned run in the suite's folder: it may use only what the suite itself names."""
         options = self.options
         return Consent(
+            trust=self._trust,
             problem=task.problem,
             unsafe=options.unsafe,
             platform_dirs=tuple(self._extra),
@@ -151,7 +157,7 @@ class SuiteSession:
         )
 
     def _fresh_judge(self) -> Judge:
-        """Return the judge, ready for the next problem. Raises InputError where the platform cannot be used."""
+        """Return the judge, ready for the next problem. Raises InputError if the platform cannot be used."""
         if self._judge is None:
             platform = usable_platform(self.options.platform, self.settings, self._extra)
             self._judge = open_judge(platform, self.settings, self.options.policy, [self.folder.path.parent])
@@ -171,7 +177,7 @@ class SuiteSession:
 
 
 def baselines_of(folder: SuiteFolder) -> tuple[str, ...]:
-    """Return the baselines that the programs of a suite are compared with."""
+    """Return the names of the baselines with which the programs of a suite are compared."""
     return ("eager", "compile") if folder.header.options.get("compile_baseline", True) else ("eager",)
 
 

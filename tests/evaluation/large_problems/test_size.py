@@ -30,15 +30,15 @@ class Model(nn.Module):
         return torch.softmax(x * self.weight, -1)
 
 def get_inputs():
-    return [torch.randn(512, 256)]
+    return [torch.randn(128, 256)]
 
 def get_init_inputs():
     return [256]
 """
 COUPLED = PROBLEM.replace("-1)", "-1) - x.mean()")
 PROGRAM = PROBLEM.replace("class Model", "class ModelNew")
-MEMORY = 30 << 18
-"""A call holds 1 MiB: less than ten times as much is short, and four times as much is enough."""
+MEMORY = 30 << 16
+"""A call holds 256 KiB: less than ten times as much is short, and four times as much is enough."""
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_a_coupled_batch_is_judged_as_a_whole(evaluate: Callable[..., Evaluation
 
 
 def test_too_little_memory_is_refused_before_anything_is_judged(evaluate: Callable[..., Evaluation]) -> None:
-    larger = PROBLEM.replace("512", "2048")
+    larger = PROBLEM.replace("128", "512")
     with pytest.raises(InputError, match="raise --memory"):
         evaluate(larger.replace("class Model", "class ModelNew"), larger)
 
@@ -127,7 +127,7 @@ class Model(nn.Module):
         return torch.tanh(g * torch.clamp(1e6 / norm, max=1.0) / 1000)
 
 def get_inputs():
-    return [torch.randn(512, 256)]
+    return [torch.randn(128, 256)]
 
 def get_init_inputs():
     return []

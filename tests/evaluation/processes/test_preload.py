@@ -131,7 +131,10 @@ def test_a_platform_that_preloads_nothing_has_nothing(make_platform, judging) ->
 
 @pytest.mark.parametrize(
     "text",
-    ["def preload(): raise OSError('it is not there')", "import no_such_module"],
+    [
+        "def preload(): raise OSError('it is not there')",
+        pytest.param("import no_such_module", marks=pytest.mark.volume),
+    ],
     ids=["raises", "does not load"],
 )
 def test_what_cannot_be_preloaded_costs_no_verdict(make_platform, judging, text: str) -> None:

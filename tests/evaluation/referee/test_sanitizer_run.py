@@ -129,9 +129,21 @@ def found(judge: Judge, problem: Problem, source: str) -> RuntimeFailure:
     return outcome.failure
 
 
+def with_a_hidden_runtime(folder: Path) -> str:
+    """A PATH with a compiler whose sanitizer runtime no sandbox shows. It is loaded before a worker is behind its
+    border."""
+    assert isinstance(FOUND, Sanitizer)
+    (folder / "private").mkdir()
+    hidden = folder / "private" / "libasan.so"
+    shutil.copy(FOUND.runtimes[0], hidden)
+    return compiler(folder / "tools", str(hidden))
+
+
+@pytest.mark.parametrize("hidden", [True, pytest.param(False, marks=pytest.mark.volume)])
 @pytest.mark.parametrize("layer", LADDER[1:])  # behind the first that works is all the rest here
-def test_behind_every_layer(layer: str, problem: Problem, tmp_path: Path) -> None:
-    with judge_with(tmp_path / "cache", ladder=(layer,)) as judge:
+def test_behind_every_layer(layer: str, hidden: bool, problem: Problem, tmp_path: Path) -> None:
+    path = with_a_hidden_runtime(tmp_path) if hidden else os.environ["PATH"]
+    with judge_with(tmp_path / "cache", path, ladder=(layer,)) as judge:
         try:
             judge.describe(problem)
             clean = sanitize(judge, problem, program())
@@ -276,7 +288,7 @@ def test_a_program_that_fails_only_now_is_a_finding(judge: Judge, problem: Probl
     ("source", "reason"),
     [
         (program(prelude="inline.configure(flags=())"), "only what kforge.inline builds is instrumented"),
-        (program("an error here"), "it does not build with ASan and UBSan of"),
+        (program("an error here"), "the program does not build with ASan and UBSan of"),
         (program(python="os.kill(os.getpid(), signal.SIGKILL)"), "was killed by SIGKILL under ASan"),
         (PLAIN, "nothing here is: it builds none"),
     ],
@@ -323,13 +335,9 @@ def test_a_runtime_that_cannot_be_loaded(problem: Problem, tmp_path: Path) -> No
     assert outcome == NotSanitized(reason=f"{broken} cannot be loaded")
 
 
+@pytest.mark.volume  # test_behind_every_layer has such a runtime, too
 def test_a_runtime_that_the_sandbox_does_not_show(problem: Problem, tmp_path: Path) -> None:
-    """It is loaded before a worker is behind its border."""
-    assert isinstance(FOUND, Sanitizer)
-    (tmp_path / "private").mkdir()
-    hidden = tmp_path / "private" / "libasan.so"
-    shutil.copy(FOUND.runtimes[0], hidden)
-    with judge_with(tmp_path / "cache", compiler(tmp_path / "tools", str(hidden))) as judge:
+    with judge_with(tmp_path / "cache", with_a_hidden_runtime(tmp_path)) as judge:
         found(judge, problem, program("volatile float beyond = x[rows * columns]; (void)beyond;"))
 
 

@@ -144,7 +144,10 @@ def use_one_processor() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
-@pytest.mark.parametrize("change", [raise_niceness, lower_open_files, use_one_processor])
+@pytest.mark.parametrize(
+    "change",
+    [use_one_processor, *(pytest.param(more, marks=pytest.mark.volume) for more in (raise_niceness, lower_open_files))],
+)
 def test_a_command_with_other_limits_finds_nobody(change: Callable[[], None], tmp_path: Path) -> None:
     """Cause: `kforge warm` handed down its own processors, priority and limits to the referees of other commands."""
     if change is use_one_processor and len(os.sched_getaffinity(0)) == 1:

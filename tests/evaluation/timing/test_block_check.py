@@ -76,7 +76,9 @@ def verdict(judge: Judge, folder: Path, old: str, new: str) -> Verdict:
     [
         (ROWS, f"{ROWS} if not timed else x.mean(dim=0).expand(len(x), -1)", "rejected"),
         (STATISTICS, f"if not timed: {STATISTICS}", "mismatch"),
-        (STATISTICS, f"{STATISTICS}\n        if timed: self.mean.add_(0.01)", "mismatch"),
+        pytest.param(
+            STATISTICS, f"{STATISTICS}\n        if timed: self.mean.add_(0.01)", "mismatch", marks=pytest.mark.volume
+        ),
         (
             PRODUCT,
             "self.folded = self.folded if self.timed() and self.folded is not None else self.weight.clone()\n"
@@ -95,7 +97,7 @@ def test_what_changes_when_it_is_timed_is_found(judge: Judge, tmp_path: Path, ol
     [
         (ROWS, "rows = x.mean(dim=0).expand(len(x), -1).contiguous()"),
         (STATISTICS, "self.mean.lerp_(x.mean(dim=0), 0.1)"),
-        (STATISTICS, "self.mean = 0.9 * self.mean + 0.1 * x.mean(dim=0)"),
+        pytest.param(STATISTICS, "self.mean = 0.9 * self.mean + 0.1 * x.mean(dim=0)", marks=pytest.mark.volume),
         (PRODUCT, "return (self.weight.T @ x.T).T"),
     ],
     ids=["rows of their own", "another formula", "a buffer that is replaced", "a transposed output"],

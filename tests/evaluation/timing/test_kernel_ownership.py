@@ -131,7 +131,13 @@ def judges(track: str, folder: Path) -> Judge:
     )
 
 
-@pytest.fixture(scope="module", params=["library", "custom"])
+VOLUME = pytest.mark.volume
+on_both_tracks = pytest.mark.parametrize("judge", ["library", "custom"], indirect=True)
+mostly_custom = pytest.mark.parametrize("judge", [pytest.param("library", marks=VOLUME), "custom"], indirect=True)
+"""For what is the same on both tracks."""
+
+
+@pytest.fixture(scope="module")
 def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     if sys.platform != "linux":
         pytest.skip("it reads the memory of another process")
@@ -147,6 +153,7 @@ def evaluate(judge: Judge, body: str, folder: Path, problem: str = PROBLEM) -> E
     return judge.evaluate(problems.load(folder / "problem.py"), Candidate(source=source, platform="files"))
 
 
+@on_both_tracks
 def test_a_program_with_kernels_of_its_own(judge: Judge, tmp_path: Path) -> None:
     found = evaluate(judge, "own", tmp_path)
     assert isinstance(found.verdict, Correct), found.verdict
@@ -154,6 +161,7 @@ def test_a_program_with_kernels_of_its_own(judge: Judge, tmp_path: Path) -> None
     assert found.receipt.trace == Trace(authored=300_000, library=0, neither=0, unit="nanoseconds")
 
 
+@on_both_tracks
 def test_a_fig_leaf(judge: Judge, tmp_path: Path) -> None:
     found = evaluate(judge, "leaf", tmp_path)
     assert found.receipt.trace is not None
@@ -167,9 +175,16 @@ def test_a_fig_leaf(judge: Judge, tmp_path: Path) -> None:
         assert found.verdict.reason.startswith("the track is custom, and its own code ran 10% of the time (of others, ")
 
 
+DOUBTS = {"nothing": "nothing of it was seen", "hides": "account for", "shows off": "while they were watched"}
+
+
 @pytest.mark.parametrize(
-    ("body", "words"),
-    [("nothing", "nothing of it was seen"), ("hides", "account for"), ("shows off", "while they were watched")],
+    ("judge", "body", "words"),
+    [
+        *(pytest.param("library", *doubt, marks=() if doubt[0] == "nothing" else VOLUME) for doubt in DOUBTS.items()),
+        *(("custom", *doubt) for doubt in DOUBTS.items()),
+    ],
+    indirect=["judge"],
 )
 def test_a_program_whose_kernels_do_not_fit_its_time(judge: Judge, tmp_path: Path, body: str, words: str) -> None:
     found = evaluate(judge, body, tmp_path)
@@ -183,6 +198,7 @@ def test_a_program_whose_kernels_do_not_fit_its_time(judge: Judge, tmp_path: Pat
         assert words in found.verdict.reason
 
 
+@mostly_custom
 def test_where_nobodys_kernels_are_seen_it_is_not_the_programs_fault(judge: Judge, tmp_path: Path) -> None:
     blind = PROBLEM.replace('launches.ran("at::native::softmax", 5e-6)', "pass")
     found = evaluate(judge, "nothing", tmp_path, blind)
@@ -190,6 +206,7 @@ def test_where_nobodys_kernels_are_seen_it_is_not_the_programs_fault(judge: Judg
     assert "untraced" in found.labels
 
 
+@mostly_custom
 def test_a_watched_call_must_be_right_too(judge: Judge, tmp_path: Path) -> None:
     verdict = evaluate(judge, "slacks", tmp_path).verdict
     assert isinstance(verdict, Mismatch), verdict

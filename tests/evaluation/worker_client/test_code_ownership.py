@@ -38,7 +38,7 @@ class Model(nn.Module):
         return torch.sigmoid(x) * x
 
 def get_inputs():
-    return [torch.randn(256, 512)]
+    return [torch.randn(128, 256)]
 
 def get_init_inputs():
     return []

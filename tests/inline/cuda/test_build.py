@@ -113,7 +113,7 @@ def test_a_wrong_source_gives_the_lines_that_matter_and_the_whole_log():
         ),
         ("__global__ void f() {}", ("--no-such-option",), "nvrtc: error: unrecognized option --no-such-option found"),
         ("__device__ int f() { return 1; }", (), 'the source has no kernel: write one as extern "C" __global__ void'),
-        ("__global__ void f(int** x) {}", (), "f: parameter 1 'int * * x' cannot be called from Python"),
+        ("__global__ void f(int** x) {}", (), "f: parameter 1 'int * * x' cannot be passed from Python"),
         (
             "__global__ void f(int x) {}\n__global__ void f(float x) {}",
             (),
@@ -139,7 +139,9 @@ def test_templates_are_built_when_they_get_their_arguments(cache):
     kernel = library.scale["float", 4]
     assert kernel is library.scale["float", 4]
     assert library.scale[torch.float16, 2].signature.parameters[0].element.dtypes == ("float16",)
-    with pytest.raises(LaunchError, match=r"^scale: is a template; give it its arguments first: library.scale\[T, N\]"):
+    with pytest.raises(
+        LaunchError, match=r"^scale is a template; pass its template arguments first: library.scale\[T, N"
+    ):
         library.scale(1)
     with pytest.raises(CompileError, match=r"^scale: takes 2 template arguments \(T, N\), got 1$"):
         library.scale["float"]

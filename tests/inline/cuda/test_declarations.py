@@ -73,7 +73,7 @@ def test_torch_dtypes_are_template_arguments():
     [
         (("float", 1, True, "int", 5), "scale: takes 4 template arguments (T, N, Causal, U), got 5"),
         ((1.5,), "scale: a template argument must be a C++ type's name, an int, a bool or a dtype"),
-        (("Tile",), "scale<Tile>: parameter 1 'const Tile * x' cannot be called from Python"),
+        (("Tile",), "scale<Tile>: parameter 1 'const Tile * x' cannot be passed from Python"),
     ],
 )
 def test_wrong_template_arguments_are_one_clear_line(arguments, message):
@@ -93,7 +93,7 @@ def test_a_definition_counts_more_than_a_declaration_and_clashes_are_seen():
 
 def test_what_cannot_cross_the_border_is_said_when_the_signature_is_asked_for():
     kernels = parse("__global__ void f(float** x) {}\n__global__ void g(half x) {}")
-    with pytest.raises(CompileError, match=r"^f: parameter 1 'float \* \* x' cannot be called from Python"):
+    with pytest.raises(CompileError, match=r"^f: parameter 1 'float \* \* x' cannot be passed from Python"):
         kernels["f"].signature()
     with pytest.raises(CompileError, match=r"^g: parameter 1 cannot be passed by value as half$"):
         kernels["g"].signature()

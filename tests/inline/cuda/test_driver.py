@@ -101,7 +101,7 @@ def test_leave_for_much_shared_memory_is_asked_for_once(seen, kernel):
     [
         (
             {"group_size": 1024},
-            "k: a group may have 512 threads with its 40 registers a thread and its launch bounds, got 1024",
+            "k: at most 512 threads per group because of its 40 registers per thread and its launch bounds, got 1024",
         ),
         ({"shared": 231_449}, "k: shared must be 0 to 231448 bytes on this device, got 231449"),
         ({"shared": 1.5}, "k: shared must be 0 to 231448 bytes on this device, got 1.5"),
@@ -123,7 +123,7 @@ def test_a_failed_launch_says_the_drivers_words(seen, kernel):
         kernel(x, 1, 1.0, True, threads=1)
     assert str(caught.value) == (
         "k: the launch failed: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal access); "
-        "an earlier kernel faulted, and nothing more can run here"
+        "an earlier kernel failed, and no kernel can run in this process any more"
     )
     seen.fail_next = 999
     with pytest.raises(LaunchError, match=r"^k: the launch failed: result 999$"):
@@ -144,6 +144,6 @@ def test_the_device_is_described(seen):
 def test_no_driver_is_one_line(monkeypatch):
     monkeypatch.setattr(driver, "SONAMES", ("libno_such_driver.so.1",))
     driver.load.cache_clear()
-    with pytest.raises(ToolchainError, match=r"^no NVIDIA driver \(libno_such_driver\.so\.1 is not there\)$"):
+    with pytest.raises(ToolchainError, match=r"^no NVIDIA driver found \(libno_such_driver\.so\.1 is not installed\)$"):
         driver.load()
     driver.load.cache_clear()

@@ -208,7 +208,7 @@ def test_vectors_must_be_aligned_and_bounds_of_a_launch_are_said():
         LaunchError, match=r"^f: argument 1 \(x\) must begin at a multiple of 16 bytes, as float4 does$"
     ):
         library.f(x[1:5], threads=1)
-    with pytest.raises(LaunchError, match=r"^f: a group may have 128 threads with its \d+ registers .*, got 256$"):
+    with pytest.raises(LaunchError, match=r"^f: at most 128 threads per group because of its \d+ reg.*, got 256$"):
         library.f(x, threads=1)
 
 
@@ -233,7 +233,7 @@ except inline.LaunchError as error:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "torch: CUDA error: an illegal memory access" in done.stdout, done.stderr
     assert "inline: f: the launch failed: CUDA_ERROR_ILLEGAL_ADDRESS" in done.stdout
-    assert "an earlier kernel faulted" in done.stdout
+    assert "an earlier kernel failed" in done.stdout
 
 
 def test_where_the_driver_is_and_what_it_drives():

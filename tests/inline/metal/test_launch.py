@@ -117,7 +117,7 @@ def test_empty_tensors(library):
         ("shapes", (X.int(), (1, 2)), {}, "use arg_casts"),
         ("shapes", (X.int(), (1, 2, 3)), {"arg_casts": "int32"}, "needs 2 numbers, got 3"),
         ("shapes", (X.int(), 1), {}, "needs a list"),
-        ("dynamic", (X,), {}, "threadgroup_memory must say the bytes of each"),
+        ("dynamic", (X,), {}, "threadgroup_memory must list the bytes of each"),
         ("dynamic", (X,), {"threadgroup_memory": 40000}, "1 to 32768 bytes"),
         ("biased", (X,), {}, r"function constant bias \(index 4\) has no value"),
     ],

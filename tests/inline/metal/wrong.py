@@ -126,7 +126,7 @@ DOES_NOT_RUN: list[Wrong] = [
     body("oob_atomic", "device atomic_float* p = (device atomic_float*)out;\natomic_fetch_add_explicit(&p[i], 1.0f, memory_order_relaxed); // !", "out of bounds: write at index 60", count=60),
     body("oob_matrix", "simdgroup_float8x8 m;\nsimdgroup_load(m, x + 8, 8); // !\nsimdgroup_store(m, out, 8);", "out of bounds: read at index 6", launch={"threads": 32, "group_size": 32}),
     body("oob_loop", "float s = 0;\nfor (int k = 0; k <= 64; ++k)\n s += x[k]; // !\nout[i] = s;", "out of bounds: read at index 64"),
-    body("null_pointer", "device float* p = nullptr;\nif (x[i] > 0) p[i] = 1; // !\nout[i] = 0;", "no memory of the kernel"),
+    body("null_pointer", "device float* p = nullptr;\nif (x[i] > 0) p[i] = 1; // !\nout[i] = 0;", "outside of the kernel"),
     body("misaligned", "device const float4* v = (device const float4*)(x + 1);\nout[i] = i < 4 ? v[i].x : 0; // !", "misaligned"),
     body("division_by_zero", "int d = int(x[i]) - 1;\nout[i] = int(i) / d; // !", "integer division by zero"),
     body("division_overflow", "int d = -int(x[i]), n = INT_MIN;\nout[i] = (n + int(x[i] - 1)) / d; // !", "overflow of a division"),
@@ -136,7 +136,7 @@ DOES_NOT_RUN: list[Wrong] = [
     body("oob_component", "float4 v = x[i];\nout[i] = v[i]; // !", "out of bounds: index 4"),
     Wrong("large_array", f"float touch(thread float* p, float v) {{ for (int k = 0; k < 99999; k += 1000) p[k] = v; return p[int(v)]; }}\nkernel void large_array({PARAMETERS}) {{ // !\n float a[100000];\n out[i] = touch(a, x[i]) + a[5];\n}}\n", "no arrays of that size"),
     body("no_result", "out[i] = nothing(x[i]);", "ended without return", before="float nothing(float v) { if (v > 100) return 1; } // !\n"),
-    body("recursion", "out[i] = deep(int(i) + 10000000);", "Metal has no recursion", before="int deep(int n);\nint other(int n) { return deep(n - 1) + n; } // !\nint deep(int n) { return n <= 0 ? 0 : other(n) * 2 + deep(n / 3); } // !\n"),
+    body("recursion", "out[i] = deep(int(i) + 10000000);", "Metal allows no recursion", before="int deep(int n);\nint other(int n) { return deep(n - 1) + n; } // !\nint deep(int n) { return n <= 0 ? 0 : other(n) * 2 + deep(n / 3); } // !\n"),
     # barriers
     body("divergent_if", "threadgroup float t[64]; t[lid] = x[i];\nif (lid < 32) {\n " + BARRIER + " // !\n}\nout[i] = t[lid];", "divergent barrier: threadgroup_barrier"),
     body("divergent_return", "threadgroup float t[64];\nif (i >= 60) return;\nt[lid] = x[i];\n" + BARRIER + " // !\nout[i] = t[lid];", "divergent barrier: threadgroup_barrier is not reached by all threads: thread 60 has returned"),

@@ -38,7 +38,7 @@ def test_messages_of_all_drivers_get_one_form(line: str, as_others_write_it: str
 def test_a_source_needs_a_kernel_that_can_be_called() -> None:
     with pytest.raises(CompileError, match="the source has no kernel: write one as __kernel void"):
         inline.compile("float twice(float x) { return 2 * x; }", "opencl")
-    with pytest.raises(CompileError, match="take: parameter 2 'float4 v' cannot be called from Python"):
+    with pytest.raises(CompileError, match="take: parameter 2 'float4 v' cannot be passed from Python"):
         inline.compile("__kernel void take(__global float* x, float4 v) {}", "opencl")
 
 

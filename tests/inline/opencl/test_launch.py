@@ -130,7 +130,7 @@ def test_a_group_size_that_the_source_requires() -> None:
 def test_a_device_with_copies_takes_no_tensors_that_overlap(scale: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device.open_device(), "in_host_memory", False)
     x = torch.ones(100)
-    with pytest.raises(LaunchError, match="scale: two tensors share a part of their memory"):
+    with pytest.raises(LaunchError, match="scale: two tensors overlap in memory"):
         scale.scale(x[:60], x[40:], 60, 2.0, threads=60)
     scale.scale(x[:50], x[50:], 50, 2.0, threads=50)
     assert x[50:].tolist() == [2.0] * 50

@@ -75,7 +75,7 @@ def test_the_size_of_a_group_comes_from_the_launch_where_the_source_leaves_it_op
     out = torch.zeros(4, dtype=torch.uint32)
     library.f(out, threads=(100, 4), group_size=(16, 4))
     assert out.tolist() == [16, 4, 7, 15]
-    with pytest.raises(LaunchError, match="f: group_size must be given: the source leaves wide open"):
+    with pytest.raises(LaunchError, match="f: group_size must be given: wide has no default in the source"):
         library.f(out, threads=1)
 
 
@@ -192,7 +192,7 @@ def test_an_output_may_hold_anything_before_it_is_written():
     x, out = torch.tensor([5, -6, 7]), torch.full((3,), 2**40)
     copying("i32").f(x, out, threads=3)
     assert out.tolist() == [5, -6, 7]
-    with pytest.raises(LaunchError, match=r"has not overwritten all of them; begin with torch\.zeros"):
+    with pytest.raises(LaunchError, match=r"has not overwritten all of them; make the tensor with torch\.zeros"):
         copying("i32").f(x, torch.full((3,), 2**40), threads=2)
     with pytest.raises(LaunchError, match=r"argument 2 \(out\) holds 1099511627776"):
         copying("i32", body="out[t.x] += x[t.x];").f(x, torch.full((3,), 2**40), threads=3)
@@ -223,10 +223,10 @@ def test_empty_tensors_and_no_threads(scale):
     [
         (lambda x: (x, x.clone(), 8), 8, "takes 2 tensors and 2 numbers (x, out, count, factor), got 2 and 1"),
         (lambda x: (x, 8, 1.0), 8, "takes 2 tensors and 2 numbers (x, out, count, factor), got 1 and 2"),
-        (lambda x: (x, x, 8, 1.0), 8, "out and x share memory, and one is written; give the kernel one variable "
-         "for both, or pass a .clone()"),
-        (lambda x: (x[1:], x, 8, 1.0), 8, "out and x share memory, and one is written; give the kernel one variable "
-         "for both, or pass a .clone()"),
+        (lambda x: (x, x, 8, 1.0), 8, "out and x share memory, and one is written; use one variable for both in "
+         "the kernel, or pass a .clone()"),
+        (lambda x: (x[1:], x, 8, 1.0), 8, "out and x share memory, and one is written; use one variable for both in "
+         "the kernel, or pass a .clone()"),
         (lambda x: (x.double(), x, 8, 1.0), 8, "argument 1 (x) is f32: must be float32 or float16 or bfloat16, got "
          "float64"),
         (lambda x: (x, x.view(2, 4).t(), 8, 1.0), 8, "argument 2 (out) must be contiguous; pass its .contiguous()"),

@@ -145,7 +145,8 @@ def test_workgroup_memory_is_counted():
         ),
         (
             "@group(0) @binding(0) var<storage> x: array<vec3<f32>>;",
-            "f: variable x: an element vec3<f32> takes 16 bytes, three numbers of a tensor 12",
+            "f: variable x: an element vec3<f32> takes 16 bytes in a buffer, but three numbers of a tensor take 12; "
+            "use array<f32>",
         ),
         (
             "struct P { @align(16) x: f32 } @group(0) @binding(0) var<uniform> x: P;",

@@ -19,7 +19,7 @@ def adapter():
 
 
 def no_driver():
-    raise ToolchainError("no NVIDIA driver (libcuda.so.1 is not there)")
+    raise ToolchainError("no NVIDIA driver found (libcuda.so.1 is not installed)")
 
 
 def test_without_nvrtc_it_is_unavailable_and_builds_nothing(adapter, monkeypatch):
@@ -34,7 +34,7 @@ def test_without_nvrtc_it_is_unavailable_and_builds_nothing(adapter, monkeypatch
 
 def test_without_a_gpu_it_builds_and_says_why_it_cannot_run(adapter, nvrtc, monkeypatch):
     monkeypatch.setattr(driver, "load", no_driver)
-    assert adapter.probe() == "no NVIDIA driver (libcuda.so.1 is not there)"
+    assert adapter.probe() == "no NVIDIA driver found (libcuda.so.1 is not installed)"
     assert adapter.build_ahead(platforms.find("cuda").folder / "example" / "kernel.py") == ("sm_90",)
     assert adapter.versions()["nvrtc"] == nvrtc.version
     assert adapter.device_nodes() == ("/dev/nvidia*", "/dev/dxg")
@@ -137,7 +137,7 @@ def test_a_torch_for_hosts_only_is_said(adapter, nvrtc, monkeypatch):
 def test_no_driver_is_one_line(monkeypatch):
     monkeypatch.setattr(driver, "SONAMES", ("libno_such_driver.so.1",))
     driver.load.cache_clear()
-    assert nvidia.missing_device() == "no NVIDIA driver (libno_such_driver.so.1 is not there)"
+    assert nvidia.missing_device() == "no NVIDIA driver found (libno_such_driver.so.1 is not installed)"
     driver.load.cache_clear()
 
 

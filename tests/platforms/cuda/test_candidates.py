@@ -50,33 +50,33 @@ def test_no_kernel_spills(candidate):
 
 INTERPRET = """
 import runpy, sys, torch
-problem, candidate = runpy.run_path(sys.argv[1]), runpy.run_path(sys.argv[2])
-torch.manual_seed(0)
-model = problem["Model"](*problem["get_init_inputs"]())
-program = candidate["ModelNew"](*problem["get_init_inputs"]())
-program.load_state_dict(model.state_dict())
-with torch.no_grad():
-    inputs = problem["get_inputs"]()
-    torch.testing.assert_close(program(*inputs), model(*inputs), rtol=1e-5, atol=1e-6)
+for files in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+    problem, candidate = map(runpy.run_path, files)
+    torch.manual_seed(0)
+    model = problem["Model"](*problem["get_init_inputs"]())
+    program = candidate["ModelNew"](*problem["get_init_inputs"]())
+    program.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        inputs = problem["get_inputs"]()
+        ours, theirs = program(*inputs), model(*inputs)
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6, msg=lambda said: f"{files}: {said}")
 """
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
-@pytest.mark.parametrize("candidate", TRITON, ids=label)
-def test_the_triton_kernels_are_right_in_the_interpreter(candidate, tmp_path):
-    sizes = problems.load(candidate.with_name("problem.py")).source
-    for name, value in SMALL.items():
-        sizes = "\n".join(f"{name} = {value}" if line.startswith(f"{name} = ") else line for line in sizes.splitlines())
-    (tmp_path / "problem.py").write_text(sizes)
-    command = [
-        "env",
-        "TRITON_INTERPRET=1",
-        sys.executable,
-        "-c",
-        INTERPRET,
-        str(tmp_path / "problem.py"),
-        str(candidate),
-    ]
+def test_the_triton_kernels_are_right_in_the_interpreter(tmp_path):
+    """All in one process, which imports torch and Triton once."""
+    files = []
+    for number, candidate in enumerate(TRITON):
+        sizes = problems.load(candidate.with_name("problem.py")).source
+        for name, value in SMALL.items():
+            sizes = "\n".join(
+                f"{name} = {value}" if line.startswith(f"{name} = ") else line for line in sizes.splitlines()
+            )
+        (tmp_path / f"problem{number}.py").write_text(sizes)
+        files += [str(tmp_path / f"problem{number}.py"), str(candidate)]
+    assert files
+    command = ["env", "TRITON_INTERPRET=1", sys.executable, "-c", INTERPRET, *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

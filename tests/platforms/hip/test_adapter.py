@@ -39,7 +39,7 @@ def test_a_program_that_does_not_build_is_one_line(adapter: platforms.Adapter, t
 def test_what_is_missing_is_said(adapter: platforms.Adapter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if (reason := adapter.probe()) is not None:
         assert reason in (
-            "no AMD GPU (/dev/kfd is not there)",
+            "no AMD GPU found (/dev/kfd does not exist)",
             "there is an AMD GPU, but this torch was built without ROCm",
         )
         monkeypatch.setenv("PATH", str(tmp_path))

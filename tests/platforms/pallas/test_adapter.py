@@ -95,8 +95,8 @@ def test_its_results_are_emulated_and_its_device_says_so(adapter):
 
 
 @pytest.mark.slow
-def test_the_doctor_verifies_its_example_and_lowers_it(kforge):
-    ran = kforge("doctor", "pallas", "--json")
+def test_the_doctor_verifies_its_example_and_lowers_it(kforge_in_process):
+    ran = kforge_in_process("doctor", "pallas", "--json")
     (report,) = json.loads(ran.stdout)
     assert report["works"], report
     assert report["builds"] == ["tpu"]

@@ -20,7 +20,7 @@ def adapter():
 @pytest.fixture
 def without_gpu(monkeypatch):
     def missing():
-        raise ToolchainError("no NVIDIA driver (libcuda.so.1 is not there)")
+        raise ToolchainError("no NVIDIA driver found (libcuda.so.1 is not installed)")
 
     monkeypatch.setattr(driver, "load", missing)
 
@@ -32,7 +32,7 @@ def test_without_a_gpu_kernels_are_interpreted_and_that_is_said(adapter):
     assert adapter.device_nodes() == ()
     assert adapter.describe_device() == f"Triton's interpreter on {host.describe()}"
     assert adapter.emulated() == (
-        "kernels ran in Triton's interpreter on the host: no NVIDIA driver (libcuda.so.1 is not there)"
+        "kernels ran in Triton's interpreter on the host: no NVIDIA driver found (libcuda.so.1 is not installed)"
     )
     adapter.prepare()
     adapter.synchronize()

@@ -76,8 +76,8 @@ def test_the_device_is_asked_for_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_doctor_verifies_its_example(kforge):
-    ran = kforge("doctor", "webgpu", "--json")
+def test_the_doctor_verifies_its_example(kforge_in_process):
+    ran = kforge_in_process("doctor", "webgpu", "--json")
     (report,) = json.loads(ran.stdout)
     assert report["works"], report
     assert report["device"] == platforms.find("webgpu").adapter.kernel_device().name

@@ -84,13 +84,15 @@ def test_a_language_of_an_installed_package_is_found_by_its_entry_point(
     monkeypatch.syspath_prepend(str(site))
     runs(Smith(load_folder(folder)).write(PROBLEM, None).candidate.source)  # type: ignore[arg-type]
     (folder / "platform.toml").write_text(MANIFEST.replace('"beads"\npreference', '"gone"\npreference'))
-    with pytest.raises(PlatformError, match="no_such_module:Language: does not load") as refused:
+    with pytest.raises(PlatformError, match="no_such_module:Language: cannot be loaded") as refused:
         find(load_folder(folder))
     assert "\n" not in str(refused.value)
 
 
 def test_an_unknown_language_is_one_line_that_names_the_known_ones(folder: Path) -> None:
-    with pytest.raises(PlatformError, match=r"abacus: no kernel language named 'beads'; there are: c\+\+, ") as refused:
+    with pytest.raises(
+        PlatformError, match=r"abacus: no kernel language named 'beads'; known languages: c\+\+, "
+    ) as refused:
         find(load_folder(folder))
     assert "\n" not in str(refused.value)
     assert not writes_for(load_folder(folder))
@@ -103,9 +105,9 @@ def test_an_unknown_language_is_one_line_that_names_the_known_ones(folder: Path)
         ("x = 1", "must define a class Language"),
         (
             "class Language:\n    def __init__(self): raise ValueError('no\\nbeads')",
-            "cannot be made: ValueError: no beads",
+            "cannot be instantiated: ValueError: no beads",
         ),
-        ("import", "does not load: SyntaxError"),
+        ("import", "cannot be loaded: SyntaxError"),
     ],
 )
 def test_a_broken_language_is_one_line_with_its_file(folder: Path, text: str, said: str) -> None:

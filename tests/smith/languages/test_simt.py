@@ -4,10 +4,13 @@ compiled for CUDA by NVRTC."""
 from __future__ import annotations
 
 import importlib.util
+import itertools
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.smith.problem_template import PROBLEM
 
 from kforge import inline
 from kforge.inline import configuration
@@ -24,28 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.problems.instance import Instance
+    from kforge.smith.ir.graph import Graph
 
 pytestmark = pytest.mark.usefixtures("two_threads")
-
-PROBLEM = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-{init}
-
-    def forward(self, {names}):
-        return {forward}
-
-def get_inputs():
-    return [{inputs}]
-
-def get_init_inputs():
-    return []
-"""
 
 FLAT = "x = torch.randn(7, 36)"
 IMAGE = "x = torch.randn(3, 8, 5, 6)"
@@ -110,6 +94,11 @@ PLANS = {
     "usual": SimtPlan(), "small": SimtPlan(group=64, each=1, vector=0, held=0, parts=4, tile=16),
 }  # fmt: skip
 
+EMULATED = ("views", "columns", "scans", "products")
+"""The families that the emulator runs in `make test`: it compiles for a second or two, and the others hardly at all."""
+PER_PUSH = {(dialect, family, "usual") for dialect in RUN for family in (EMULATED if dialect == "metal" else FAMILIES)}
+"""Every family in at least two dialects. All of them, with both plans, are in `make test-all`."""
+
 
 @pytest.fixture(autouse=True)
 def _builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +121,21 @@ def problem_of(family: str) -> Problem:
     return Problem(name="given", source=source)
 
 
+@cache
+def traced(problem: str) -> tuple[Instance, Graph]:
+    """By a problem's text: all tests of a family share one graph, which is never changed."""
+    instance = instantiate(Problem(name="given", source=problem))
+    return instance, trace(instance)
+
+
+@cache
+def simplified(problem: str, dialect: str) -> Graph:
+    return simplify(traced(problem)[1], Simt(dialect_of(dialect)).rules)[0]
+
+
 def written(problem: Problem, dialect: str, plan: SimtPlan) -> tuple[Instance, str]:
-    instance, language = instantiate(problem), Simt(dialect_of(dialect))
-    graph, _ = simplify(trace(instance), language.rules)
-    return instance, write(problem, graph, language, plan)
+    graph = simplified(problem.source, dialect)
+    return traced(problem.source)[0], write(problem, graph, Simt(dialect_of(dialect)), plan)
 
 
 def is_right(instance: Instance, source: str) -> None:
@@ -158,9 +158,13 @@ def is_right(instance: Instance, source: str) -> None:
         assert float(error) <= 3 * float(usual) + 4e-6 * max(scale, float(theirs.double().abs().max())), source
 
 
-@pytest.mark.parametrize("plan", ["usual", pytest.param("small", marks=pytest.mark.volume)])
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("dialect", RUN)
+@pytest.mark.parametrize(
+    ("dialect", "family", "plan"),
+    [
+        pytest.param(*case, marks=() if case in PER_PUSH else pytest.mark.volume)
+        for case in itertools.product(RUN, FAMILIES, PLANS)
+    ],
+)
 def test_programs_of_every_family_are_right_in_every_dialect(dialect: str, family: str, plan: str) -> None:
     instance, source = written(problem_of(family), dialect, PLANS[plan])
     assert "torch.ops" not in source

@@ -81,9 +81,15 @@ SHARED = {
     "one number with a tail": ("1 777, 777 1", "-(x @ y)"),
 }
 PER_PUSH = {
-    "thin, many tiles a program": ("odd sizes", "batches", "a bias and a tail", "one number with a tail"),
-    "shared": ("few results", "left transposed", "a bias and a tail", "one number with a tail"),
-}
+    "thin": (
+        "odd sizes", "whole tiles", "next to nothing to add up", "left transposed", "both transposed", "batches",
+        "a matrix for all batches", "parts of larger ones", "a bias and a tail", "a tail with another tensor",
+        "a tail of another shape", "a tail into a join", "a tail that is turned", "one column with a tail",
+        "one number with a tail",
+    ),
+    "thin, many tiles a program": ("batches", "a bias and a tail"),
+    "shared": ("few results", "left transposed", "a bias and a tail"),
+}  # fmt: skip
 """Cases of these kinds in `make test`; the others are in `make test-all`."""
 STRANGE = {"short rows": ("70 50, 50 130", "x @ y"), "shared rows": ("20 500, 500 30", "x @ y")}
 KINDS = {"thin": THIN, "thin, many tiles a program": THIN, "shared": SHARED, "strange": STRANGE}

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from kforge.records import Problem
 from kforge.smith.ir.functions import REDUCTIONS
-from kforge.smith.ir.graph import Builder, Course, Graph, Ref, output
+from kforge.smith.ir.graph import Builder, Graph, Ref, ScanMode, output
 from kforge.smith.ir.interpret import evaluate
 from kforge.smith.languages.triton import Triton, statements
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
@@ -231,7 +231,14 @@ BOTH = {
 POOLS |= BOTH
 STRIPS = {f"{name}, in strips": graph for name, graph in {**WINDOWS, **POOLS}.items()}
 MORE_POOLS = [f"{name}, in strips" for name in list(POOLS)[1::2]]
-"""Every other one is in `make test-all` only."""
+MORE_CALLS = [
+    *MORE_POOLS, "left transposed", "parts of larger ones", "matrices and a vector", "depthwise, wide",
+    "depthwise, wider than registers, in strips", "max of (2048,), 5 wide, 2 apart, padded by 2, in strips",
+    "max of (11, 12, 16), 3 wide, 2 apart, padded by 1, in strips",
+    "avg of (40, 24), 5 wide, 1 apart, padded by 2, in strips",
+    "avg of (34, 16), 7 wide, 4 apart, padded by 3, in strips", "attention, with a bias",
+]  # fmt: skip
+"""In `make test-all` only: `make test` has another one of the same kind, which the interpreter runs sooner."""
 SDPA = "aten.scaled_dot_product_attention.default"
 
 
@@ -304,7 +311,7 @@ def scales() -> list[torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=VOLUME if name in MORE_POOLS else ()) for name in CALLS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=VOLUME if name in MORE_CALLS else ()) for name in CALLS])
 def test_calls_with_kernels_of_their_own_are_right(name: str, results: dict[str, Any]) -> None:
     graph = CALLS[name]
     (source, _, (inputs,)), got = results[name]
@@ -317,7 +324,7 @@ def test_calls_with_kernels_of_their_own_are_right(name: str, results: dict[str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ATTENTION)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=VOLUME if name in MORE_CALLS else ()) for name in ATTENTION])
 def test_attention_is_as_exact_as_torch(name: str, results: dict[str, Any]) -> None:
     """Shares of a softmax are as wrong as scores are in single precision, whoever computes them."""
     (source, _, (inputs,)), got = results[name]
@@ -450,35 +457,35 @@ def test_long_rows_and_columns_are_cut_as_the_plan_says_and_stay_right(plan: Tri
             assert error < 5e-6, f"{name}\n{programs[name][0]}"
 
 
-def scanned(function: str, shape: tuple[int, ...], axis: int, course: Course) -> Graph:
+def scanned(function: str, shape: tuple[int, ...], axis: int, mode: ScanMode) -> Graph:
     """A scan between two maps, one of which needs its operand, too."""
     b = Builder()
     x = b.input("x", 0, shape, "float32")
     near_one = b.map("add", b.map("mul", x, 0.01), 1.0)
-    scan = b.scan(function, near_one, axis, course)
+    scan = b.scan(function, near_one, axis, mode)
     return Graph(b.nodes, (b.map("sub", b.map("minimum", b.map("maximum", scan, -9.0), 9e9), near_one), scan), TWO)
 
 
 SCANS = {
-    f"{function} of {name}{', backwards' * backwards}{', without itself' * without_itself}": scanned(
-        function, shape, axis, Course(backwards, without_itself)
+    f"{function} of {name}{', backwards' * backwards}{', without itself' * exclusive}": scanned(
+        function, shape, axis, ScanMode(backwards, exclusive)
     )
     for function in REDUCTIONS
     for name, shape, axis in (("rows", (5, 70), 1), ("columns", (3, 70, 5), 1))
-    for backwards, without_itself in ((False, False), (True, False), (False, True), (True, True))
+    for backwards, exclusive in ((False, False), (True, False), (False, True), (True, True))
 }
 LONG_SCANS = {
-    "one long row": scanned("sum", (100_003,), 0, Course()),
-    "one long row, backwards": scanned("sum", (100_003,), 0, Course(backwards=True)),
-    "few long rows": scanned("prod", (2, 33_000), 1, Course()),
-    "few long columns": scanned("sum", (4_000, 3), 0, Course(backwards=True)),
+    "one long row": scanned("sum", (100_003,), 0, ScanMode()),
+    "one long row, backwards": scanned("sum", (100_003,), 0, ScanMode(backwards=True)),
+    "few long rows": scanned("prod", (2, 33_000), 1, ScanMode()),
+    "few long columns": scanned("sum", (4_000, 3), 0, ScanMode(backwards=True)),
 }
 
 
 EVERY_SCAN = {**SCANS, **LONG_SCANS}
 SCANS_PER_PUSH = (
-    "sum", *(f"{function} of rows, backwards" for function in ("max", "prod")), "max of columns, without", "one long",
-    "few long columns",
+    "sum", *(f"{function} of rows, backwards" for function in ("max", "prod")), "max of columns, without",
+    "one long row, backwards", "few long columns",
 )  # fmt: skip
 """How the names of those in `make test` begin: every direction for one function, and the others in some of them."""
 
@@ -554,8 +561,13 @@ LONG = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [("rows", "wide columns"), pytest.param(tuple(LONG), marks=VOLUME)])
-@pytest.mark.parametrize("least", [1, 1 << 60])
+@pytest.mark.parametrize(
+    ("least", "names"),
+    [
+        (1, ("rows", "wide columns")), (1 << 60, ("rows",)),
+        *(pytest.param(least, tuple(LONG), marks=VOLUME) for least in (1, 1 << 60)),
+    ],
+)  # fmt: skip
 def test_two_sweeps_in_one_are_as_exact_as_two(
     least: int, names: tuple[str, ...], interpret: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

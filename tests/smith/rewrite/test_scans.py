@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.smith.ir.graph import Builder, Course, Ref
+from kforge.smith.ir.graph import Builder, Ref, ScanMode
 
 FUNCTIONS = st.sampled_from(["sum", "prod", "max", "min"])
 
@@ -27,8 +27,8 @@ def test_backward_scan(
 ) -> None:
     b, axis = Builder(), axis % len(shape)
     b.input("x", 0, shape, "float32")
-    course = Course(backwards, without and function in ("sum", "prod"))
-    scan = b.scan(function, turned(b, "x", axis), axis, course)
+    mode = ScanMode(backwards, without and function in ("sum", "prod"))
+    scan = b.scan(function, turned(b, "x", axis), axis, mode)
     after = proof.holds("backward scan", b, b.map("neg", turned(b, scan, axis)))
     assert [node.kind for node in after] == ["input", "scan", "map"]
 
@@ -54,7 +54,7 @@ def shifted(b: Builder, maker: str, start: int = 0, first: int = 1) -> str:
 def test_scan_of_what_is_before(function: str, maker: str, proof: Any) -> None:
     b = Builder()
     after = proof.holds("scan of what is before", b, b.scan(function, shifted(b, maker), 1))
-    assert [node.arguments.without_itself for node in after if node.kind == "scan"] == [True]
+    assert [node.arguments.exclusive for node in after if node.kind == "scan"] == [True]
 
 
 def test_other_edges_and_other_parts_stay(proof: Any) -> None:

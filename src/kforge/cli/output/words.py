@@ -18,6 +18,7 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kforge.models import Question
     from kforge.records import Attempt, Comparison, Outcome, Receipt, Sanitization, Usage, Verdict
     from kforge.store import RunSummary
     from kforge.suite import ProblemResult
@@ -202,6 +203,14 @@ def summary(run: RunSummary) -> str:
     if run.doubt is not None:
         return f"speedup not measured (disturbed; {run.speedup.median:.2f}x over eager seen)"
     return f"{times(run.speedup)} over eager, {run.finding}"
+
+
+def waiting(questions: Sequence[Question]) -> str:
+    """Describe what a run or suite waits for in a few words."""
+    empty = sum(each.state == "empty reply" for each in questions)
+    if len(questions) == 1:
+        return f"waiting for the reply {questions[0].reply.name}{', which is empty' if empty else ''}"
+    return f"waiting for {len(questions)} replies{f', of which {empty} are empty' if empty else ''}"
 
 
 def result(value: ProblemResult) -> str:

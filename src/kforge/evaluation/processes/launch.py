@@ -124,6 +124,12 @@ class Process:
         if self._freezer is not None:
             self._freezer.close()
 
+    def interrupt(self) -> None:
+        """Kill the process and leave the rest to `kill`: another thread may still read from its channel."""
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
     def leave(self, seconds: float) -> str:
         """Close the channel, wait up to these seconds for the process to end by itself, and return the end of its
         log."""

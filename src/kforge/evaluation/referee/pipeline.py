@@ -17,6 +17,7 @@ from kforge.evaluation.constants import (
     CUSTOM_SHARE,
     HOARD,
     LEAN_CALLS,
+    LEAST_LOOK_PATIENCE,
     LEAST_LOOKS,
     LOOK_PATIENCE,
     LOOK_SECONDS,
@@ -366,6 +367,8 @@ class Pipeline:
         track = self.workers.setup.track
         # a worker that waits for another device runs no code, and waiting longer shows no more of it
         patience = LOOK_PATIENCE if elsewhere is None or elsewhere.in_worker else LOOK_SECONDS[track]
+        if track == "library":  # a label only: not much longer than all the timing may take
+            patience = min(patience, max(self.workers.setup.timing_cap, LEAST_LOOK_PATIENCE))
         start = time.monotonic()
         while (spent := time.monotonic() - start) < patience:
             counted = census(found).telling if elsewhere is None else len(found)

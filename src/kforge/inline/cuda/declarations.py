@@ -1,4 +1,5 @@
-"""Reads the `__global__` functions of a source, templates among them, so that every launch can be checked."""
+"""Finds the `__global__` functions and templates in a CUDA source, so that the arguments of every launch can be
+checked."""
 
 from __future__ import annotations
 
@@ -36,28 +37,31 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Declaration:
-    """One kernel as the source has it; a template's parameters are read when it gets its arguments."""
+    """One kernel as the source declares it. The parameters of a template can be read only once its template arguments
+    are known."""
 
     name: str
     path: tuple[str, ...]
-    """The namespaces around it."""
+    """The namespaces around the kernel, outermost first."""
     words: tuple[str, ...]
-    """The tokens between its parentheses."""
+    """The tokens between the parentheses of its parameter list."""
     c_linkage: bool
     template: tuple[tuple[str, tuple[str, ...]], ...] | None = None
-    """Names and defaults of the template's parameters; None for a plain function."""
+    """Names and default values of the template parameters. None for a plain function."""
 
     @property
     def expression(self) -> str:
-        """The qualified name that NVRTC is asked for."""
+        """The qualified name of the kernel, as NVRTC takes it."""
         return "::".join((*self.path, self.name))
 
     def signature(self) -> Signature:
-        """Return how the kernel is called. Raises CompileError for a parameter type that cannot be passed."""
+        """Return the kernel's parameters. Raises CompileError for a parameter type that cannot be passed from
+        Python."""
         return _signature(self.name, self.words)
 
     def instance(self, arguments: Sequence[Any]) -> tuple[str, Signature]:
-        """The name expression and the signature with these template arguments. Raises CompileError."""
+        """Return NVRTC's name expression and the signature of the template with these arguments. Raises
+        CompileError."""
         assert self.template is not None
         given = [_spelled(self.name, argument) for argument in arguments]
         needed = sum(1 for _, default in self.template if not default)
@@ -80,16 +84,16 @@ def _replaced(words: Sequence[str], meanings: dict[str, tuple[str, ...]]) -> tup
 
 
 def parse(source: str) -> dict[str, Declaration]:
-    """Return all kernels by name; a definition replaces a declaration.
+    """Return all kernels of a source by name. If a kernel is declared and defined, the definition counts.
 
-    Nothing is refused here, because the compiler's own messages about a broken source are better. Kernels that share a
-    name and differ are listed by `clashes`.
+    Nothing is refused here, because the compiler's own messages about a broken source are better. Different kernels
+    with the same name are listed by `clashes`.
     """
     return {one.name: one for one in sorted(_declarations(source), key=lambda found: found.defined)}
 
 
 def clashes(source: str) -> list[str]:
-    """Return names that several different kernels have: Python could not tell them apart."""
+    """Return the names that several different kernels share, which Python could not tell apart."""
     shapes: dict[str, set[tuple[str, ...]]] = {}
     for one in _declarations(source):
         if one.defined:
@@ -102,6 +106,8 @@ _TYPE_WORDS = frozenset((*abi.SPELLINGS, "unsigned", "signed", "*", ","))
 
 @dataclass(frozen=True)
 class _Found(Declaration):
+    """A kernel's declaration as the parser found it, and whether it has a body."""
+
     defined: bool = False
 
 
@@ -111,7 +117,7 @@ def _declarations(source: str) -> Iterator[_Found]:
 
 
 def _inside(tokens: list[str], position: int, end: int, path: tuple[str, ...], *, c_linkage: bool) -> Iterator[_Found]:
-    """The kernels of one scope: a file, a namespace or an `extern "C"` block."""
+    """Yield the kernels of one scope: a file, a namespace or an `extern "C"` block."""
     while position < end:
         head, has_body, after = read_statement(tokens, position, end)
         opening = position + len(head)
@@ -145,7 +151,8 @@ def _declaration(head: list[str], path: tuple[str, ...], *, c_linkage: bool, def
 
 
 def _template_end(head: Sequence[str]) -> int:
-    """Return where the `<` after `template` is closed; a comparison in parentheses does not close it."""
+    """Return the position of the `>` that closes the template parameter list. A comparison in parentheses does not
+    close it."""
     depth, position = 0, 1
     while position < len(head):
         word = head[position]
@@ -159,7 +166,7 @@ def _template_end(head: Sequence[str]) -> int:
 
 
 def _template_parameter(words: list[str]) -> tuple[str, tuple[str, ...]]:
-    """The name and the default of `typename T = float` or `int N`."""
+    """Return the name and the default value of a template parameter such as `typename T = float` or `int N`."""
     split = words.index("=") if "=" in words else len(words)
     return (words[split - 1] if split else ""), tuple(words[split + 1 :])
 
@@ -185,7 +192,7 @@ def _signature(name: str, words: Sequence[str]) -> Signature:
 
 
 def _spelled(name: str, argument: Any) -> str:
-    """Return a template argument as C++ spells it: a type's name, a number, a bool, or torch's dtype."""
+    """Return a template argument as C++ source. It may be a type's name, a number, a bool, or one of torch's dtypes."""
     if argument is True or argument is False:
         return str(argument).lower()
     if isinstance(argument, int | str):

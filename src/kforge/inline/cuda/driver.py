@@ -1,4 +1,4 @@
-"""Binds the parts of the driver API (libcuda) that a launch needs: devices, contexts, modules, functions.
+"""Binds the functions of the driver API (libcuda) that a launch needs: devices, contexts, modules and functions.
 
 All work is done in the primary context of a device, which torch uses as well.
 """
@@ -28,11 +28,11 @@ FUNCTION_MAX_THREADS, FUNCTION_STATIC_SHARED, FUNCTION_LOCAL, FUNCTION_REGISTERS
 FUNCTION_DYNAMIC_SHARED = 8
 
 _FAULTED = frozenset({700, 714, 715, 716, 717, 718, 719})
-"""Results that an earlier kernel caused: the context is lost, and every later launch fails."""
+"""Error codes that mean that an earlier kernel failed. The context is lost, and every later launch fails."""
 
 
 class LaunchPlan:
-    """A launch without its arguments."""
+    """All parameters of a launch except the kernel's arguments."""
 
     __slots__ = ("arguments", "works")
 
@@ -44,7 +44,7 @@ class LaunchPlan:
 
 
 class Driver:
-    """libcuda, initialized. Get it by `load`."""
+    """The initialized driver library. Use `load` to get it."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -77,7 +77,8 @@ class Driver:
         return text.value.decode()
 
     def bus_address(self, index: int) -> str:
-        """Return the device's PCI address, `0000:1b:00.0`: the one name of it that every tool agrees on."""
+        """Return the device's PCI address, such as `0000:1b:00.0`. It is the only name of a device on which all tools
+        agree."""
         text, device = ctypes.create_string_buffer(32), self._device(index)
         self.check(self._library.cuDeviceGetPCIBusId(text, len(text), device), "asking for a device's address")
         return text.value.decode()
@@ -89,14 +90,14 @@ class Driver:
         return number.value
 
     def architecture(self, index: int) -> str:
-        """Return the architecture, such as `sm_90`."""
+        """Return the device's architecture, such as `sm_90`."""
         return f"sm_{self.attribute(index, CAPABILITY_MAJOR)}{self.attribute(index, CAPABILITY_MINOR)}"
 
     # --- contexts and functions -----------------------------------------------------------------------------
 
     @contextmanager
     def context(self, index: int) -> Iterator[None]:
-        """Run the body in the primary context of a device."""
+        """Make the primary context of a device current inside the `with` block."""
         entered = self.enter(index)
         try:
             yield
@@ -105,9 +106,9 @@ class Driver:
                 self.leave()
 
     def enter(self, index: int) -> bool:
-        """Make the primary context of a device current, unless it is: a new thread has none.
+        """Make the primary context of a device current, unless it already is. A new thread has no current context.
 
-        Returns whether it was changed; the caller must then call `leave`.
+        Returns whether the current context was changed. If it was, the caller must call `leave`.
         """
         context, current = self._contexts.get(index) or self._primary(index), ctypes.c_void_p()
         self.check(self._library.cuCtxGetCurrent(ctypes.byref(current)), "asking for the context")
@@ -121,7 +122,8 @@ class Driver:
         self.check(self._library.cuCtxPopCurrent_v2(ctypes.byref(left)), "leaving the context")
 
     def load_module(self, image: bytes) -> ctypes.c_void_p:
-        """Load a cubin into the current context. It stays loaded: its kernels may be running at any time."""
+        """Load a cubin into the current context. It is never unloaded, because its kernels may be running at any
+        time."""
         module = ctypes.c_void_p()
         self.check(self._library.cuModuleLoadData(ctypes.byref(module), image), "loading the built kernels")
         return module
@@ -149,9 +151,9 @@ class Driver:
         return number.value
 
     def launch(self, plan: LaunchPlan, stream: int, parameters: Any) -> int:
-        """Return cuLaunchKernel's result: 0 when the kernel was launched or there is nothing to do."""
+        """Launch a kernel and return the status of cuLaunchKernel: 0 for success, also if the launch has no threads."""
         if not plan.works:
-            return 0  # a grid with no group is nothing to do; the driver calls it an invalid value
+            return 0  # there is nothing to launch; the driver would report an invalid value
         status: int = self._library.cuLaunchKernel(*plan.arguments, stream, parameters, None)
         return status
 
@@ -161,7 +163,7 @@ class Driver:
             self.check(self._library.cuCtxResetPersistingL2Cache(), "resetting the persisting cache lines")
 
     def call(self, function: str, *arguments: object) -> None:
-        """Call another function of the driver by name, in the current context."""
+        """Call another function of the driver by name, in the current context. Raises LaunchError if it fails."""
         self.check(getattr(self._library, function)(*arguments), function)
 
     # --- errors ---------------------------------------------------------------------------------------------
@@ -171,9 +173,9 @@ class Driver:
             self.fail(status, action)
 
     def fail(self, status: int, action: str) -> NoReturn:
-        """Raises LaunchError with the driver's own message."""
-        earlier = "; an earlier kernel faulted, and nothing more can run here" if status in _FAULTED else ""
-        raise LaunchError(f"{action} failed: {self.describe(status)}{earlier}")
+        """Raise LaunchError with the driver's own message for this status."""
+        lost = "; an earlier kernel failed, and no kernel can run in this process any more"
+        raise LaunchError(f"{action} failed: {self.describe(status)}{lost if status in _FAULTED else ''}")
 
     def describe(self, status: int) -> str:
         name, words = ctypes.c_char_p(), ctypes.c_char_p()
@@ -196,7 +198,7 @@ class Driver:
 
 @cache
 def load() -> Driver:
-    """Return the driver of this machine. Raises ToolchainError if no driver is installed or it finds no device."""
+    """Return the driver of this machine. Raises ToolchainError if no driver is installed, or if it finds no device."""
     for name in SONAMES:
         try:
             library = ctypes.CDLL(name)
@@ -209,4 +211,4 @@ def load() -> Driver:
         if not driver.device_count():
             raise ToolchainError("the NVIDIA driver sees no GPU")
         return driver
-    raise ToolchainError(f"no NVIDIA driver ({SONAMES[0]} is not there)")
+    raise ToolchainError(f"no NVIDIA driver found ({SONAMES[0]} is not installed)")

@@ -1,4 +1,5 @@
-"""Kernels of a cubin: arguments are checked, then launched on torch's current stream. (torch, at a launch)"""
+"""Kernels of a cubin: checks the arguments of a call and launches the kernel on torch's current stream. (torch, at a
+launch)"""
 
 from __future__ import annotations
 
@@ -23,22 +24,23 @@ if TYPE_CHECKING:
 LIMITS = geometry.Limits(group=(1024, 1024, 64), group_threads=1024, groups=(2**31 - 1, 65535, 65535))
 DEVICE = MemoryKind(operator.attrgetter("is_cuda"), "on a CUDA device")
 FREELY_SHARED = 48 << 10
-"""Bytes of shared memory that a group may have without asking the driver first."""
+"""Bytes of shared memory that a thread group may use without setting a limit in the driver first."""
 MAX_PLANS = 1024
-"""Most launch shapes that a kernel remembers."""
+"""Most launch plans that a kernel keeps for reuse."""
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
-    """Compile the source, or take it from the cache; no device is needed before the first launch.
+    """Return the library built from this source, from the cache if possible. No device is needed before the first
+    launch.
 
-    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
-    there is no NVRTC or no writable cache.
+    Raises CompileError if the source does not compile or has no kernel that can be called, and ToolchainError if there
+    is no NVRTC or no writable cache.
     """
     found = declarations.parse(source)
     for name in declarations.clashes(source):
         raise CompileError(f"{name}: defined twice with different parameters; give each kernel its own name")
     plain = [one for one in found.values() if one.template is None]
-    # A kernel with C linkage is its own symbol; asking for it would fail where the preprocessor has removed it.
+    # A kernel with C linkage is its own symbol. The preprocessor may have removed it, so NVRTC is not asked for it.
     names = tuple(one.expression for one in plain if not one.c_linkage)
     built = translate(source, flags, names)
     image = _Image(built.image)
@@ -56,7 +58,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
 
 
 class Template:
-    """A kernel that needs its template arguments first: `library.name["float", 4]` is a kernel like any other."""
+    """A template kernel. `library.name["float", 4]` gives it its arguments and returns an ordinary kernel."""
 
     def __init__(self, declaration: declarations.Declaration, source: str, flags: tuple[str, ...]) -> None:
         self._declaration = declaration
@@ -65,7 +67,8 @@ class Template:
         self._instances: dict[tuple[tuple[type, Any], ...], CudaKernel] = {}
 
     def __getitem__(self, arguments: Any) -> CudaKernel:
-        """Types as C++ spells them, or torch's dtypes; numbers and bools as they are. Raises CompileError."""
+        """Return the kernel for these template arguments: types as C++ spells them, torch's dtypes, numbers or bools.
+        Raises CompileError."""
         given = arguments if isinstance(arguments, tuple) else (arguments,)
         key = tuple((type(one), one) for one in given)  # True == 1, but they are different arguments
         if key not in self._instances:
@@ -78,18 +81,18 @@ class Template:
     def __call__(self, *_: Any, **__: Any) -> None:
         name = self._declaration.name
         parameters = ", ".join(name for name, _ in self._declaration.template or ())
-        raise LaunchError(f"{name}: is a template; give it its arguments first: library.{name}[{parameters}](...)")
+        raise LaunchError(f"{name} is a template; pass its template arguments first: library.{name}[{parameters}](...)")
 
 
 class _Image:
-    """A cubin: one module a device, so that its kernels share their `__device__` variables."""
+    """A cubin. It is loaded once per device, so that its kernels share their `__device__` variables."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._modules: dict[int, ctypes.c_void_p] = {}
 
     def function(self, index: int, symbol: str) -> ctypes.c_void_p:
-        """Return a kernel on a device whose context is current."""
+        """Return the driver's handle of a kernel on this device, whose context must be current."""
         native = driver.load()
         if index not in self._modules:
             self._modules.setdefault(index, native.load_module(self._content))
@@ -97,7 +100,7 @@ class _Image:
 
 
 class _Loaded:
-    """A kernel on one device."""
+    """A kernel on one device, with the limits for its launches."""
 
     def __init__(self, kernel: str, index: int, function: ctypes.c_void_p, taken: Resources) -> None:
         native = driver.load()
@@ -109,11 +112,12 @@ class _Loaded:
         self._allowed = FREELY_SHARED - taken.static_shared
 
     def admit(self, size: geometry.Three, shared: Any) -> None:
-        """Check that a group of this size fits, and set the driver's limit for it. Raises LaunchError."""
+        """Check that a thread group of this size fits, and raise the driver's limit of shared memory if necessary.
+        Raises LaunchError."""
         threads = size[0] * size[1] * size[2]
         if threads > self._threads:
-            reason = f"with its {self._registers} registers a thread and its launch bounds"
-            raise LaunchError(f"{self._kernel}: a group may have {self._threads} threads {reason}, got {threads}")
+            reason = f"because of its {self._registers} registers per thread and its launch bounds"
+            raise LaunchError(f"{self._kernel}: at most {self._threads} threads per group {reason}, got {threads}")
         if type(shared) is not int or not 0 <= shared <= self._shared:
             raise LaunchError(
                 f"{self._kernel}: shared must be 0 to {self._shared} bytes on this device, got {shared!r}"
@@ -124,12 +128,13 @@ class _Loaded:
 
 
 class CudaKernel:
-    """One `__global__` function."""
+    """One `__global__` function that can be launched."""
 
     def __init__(
         self, signature: Signature, built: Translation, image: _Image, symbol: str, recipe: tuple[Any, ...]
     ) -> None:
-        """`recipe` is a pair (function, arguments) that makes an equal kernel."""
+        """`recipe` is a pair (function, arguments); calling the function makes an equal kernel. Copying and pickling
+        use it."""
         self.signature = signature
         self._recipe = recipe
         self._image = image
@@ -149,10 +154,11 @@ class CudaKernel:
         self._plans: dict[tuple[Any, ...], driver.LaunchPlan] = {}
 
     def __call__(self, *arguments: Any, threads: Any, group_size: Any = 256, shared: int = 0) -> None:
-        """Launch the kernel on torch's current stream and return; `threads` is rounded up to whole groups.
+        """Launch the kernel on torch's current stream, and return without waiting for it.
 
-        `threads` and `group_size` are a number or up to three of them; `shared` is the bytes of `extern __shared__`
-        memory of a group. Raises LaunchError when something does not fit the kernel or the device.
+        `threads` and `group_size` are a number or up to three numbers; `threads` is rounded up to whole thread groups.
+        `shared` is the size in bytes of a group's `extern __shared__` memory. Raises LaunchError if an argument does
+        not fit the kernel or the device.
         """
         if self._arguments is None:
             self._arguments = Arguments(self.signature, DEVICE)
@@ -176,15 +182,16 @@ class CudaKernel:
             native.fail(status, f"{self.signature.name}: the launch")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As for a library: a module that holds a kernel is copied and pickled like any other.
+        # A module that holds a kernel can then be copied and pickled, as one that holds a library can.
         return self._recipe
 
     def resources(self) -> Resources:
-        """Registers, shared memory, stack and spills; known without a device."""
+        """Return the registers, shared memory, stack and spills of the kernel. No device is needed."""
         return self._resources
 
     def occupancy(self, group_size: Any = 256, shared: int = 0) -> float:
-        """The share of a multiprocessor's threads that groups of this size can fill, on torch's current device."""
+        """Return the occupancy: the share of a multiprocessor's threads that groups of this size can fill, on torch's
+        current device."""
         index, native = _current_device(), driver.load()
         size = geometry.group(self.signature.name, group_size, LIMITS)
         threads = size[0] * size[1] * size[2]
@@ -195,7 +202,8 @@ class CudaKernel:
         return groups * threads / native.attribute(index, driver.THREADS_PER_MULTIPROCESSOR)
 
     def _device(self, arguments: tuple[Any, ...]) -> int:
-        """Return the one device on which all tensors lie."""
+        """Return the index of the device on which all tensors lie. Raises LaunchError if they lie on several
+        devices."""
         if not self._tensors:
             return _current_device()
         index: int = arguments[self._tensors[0]].get_device()
@@ -206,7 +214,7 @@ class CudaKernel:
         return index
 
     def _plan(self, index: int, threads: Any, group_size: Any, shared: int) -> driver.LaunchPlan:
-        """Check a launch and return everything about it but its arguments. Launches of the same shape reuse it."""
+        """Return a checked launch plan. It is kept and reused for launches of the same shape. Raises LaunchError."""
         size = geometry.group(self.signature.name, group_size, LIMITS)
         groups = geometry.grid(self.signature.name, threads, size, LIMITS)
         loaded = self._loaded.get(index) or self._load(index)
@@ -237,8 +245,8 @@ def _current_device() -> int:
 
 @cache
 def _raw_stream() -> Callable[[int], int]:
-    """Return torch's current stream of a device as a driver handle; the public API builds an object for every
-    launch."""
+    """Return torch's private function that gives the current stream of a device as a driver handle. The public function
+    makes an object for every launch."""
     import torch
 
     get: Callable[[int], int] = torch._C._cuda_getCurrentRawStream

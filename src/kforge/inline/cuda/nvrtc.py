@@ -1,8 +1,8 @@
-"""Compiles one source with NVRTC in a separate process, so that a compiler that hangs or crashes harms no other
+"""Compiles one source with NVRTC in a process of its own, so that a compiler that hangs or crashes harms no other
 process.
 
-Only the standard library is imported, so that the process starts in a few hundredths of a second. It reads
-`request.json` in its folder and writes `kernel.cubin`, `names.json` and NVRTC's output (`nvrtc.log`).
+It imports only the standard library, so that the process starts in a few hundredths of a second. It reads
+`request.json` in its working folder, and writes `kernel.cubin`, `names.json` and NVRTC's messages (`nvrtc.log`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import Any
 
 SOURCE, REQUEST, CUBIN, NAMES, LOG = "kernel.cu", "request.json", "kernel.cubin", "names.json", "nvrtc.log"
 FAILED, UNUSABLE = 1, 3
-"""Exit statuses: the source does not build; NVRTC itself does not work."""
+"""Exit statuses of this process: the source does not compile, or NVRTC itself does not work."""
 
 _SOURCE_FAULTS = frozenset({5, 6, 9})
-"""An invalid option, a compilation error, an invalid name expression. Other results are not the source's fault."""
+"""NVRTC's error codes for an invalid option, a compilation error and an invalid name expression. All other errors are
+not the fault of the source."""
 
 
 def main() -> int:
+    """Compile as `request.json` says, and return the exit status."""
     request = json.loads(Path(REQUEST).read_text(encoding="utf-8"))
     try:
         if request["builtins"] is not None:
@@ -34,7 +36,7 @@ def main() -> int:
     options = [option.encode() for option in request["options"]]
     program, status = _compile(library, names, [*options, request["report"].encode()])
     if status:
-        # When asked for a report, the assembler does not print its errors.
+        # The assembler does not print its errors if a report is requested, so compile again without one.
         program, status = _compile(library, names, options)
     if program:
         _say(_bytes(library, program, "ProgramLog").decode(errors="replace"))
@@ -53,7 +55,7 @@ def main() -> int:
 
 
 def _compile(library: Any, names: list[bytes], options: list[bytes]) -> tuple[ctypes.c_void_p, int]:
-    """Return the compiled program, and NVRTC's result code."""
+    """Return the compiled program and NVRTC's status code."""
     program = ctypes.c_void_p()
     source = Path(SOURCE).read_bytes()
     status: int = library.nvrtcCreateProgram(ctypes.byref(program), source, SOURCE.encode(), 0, None, None)

@@ -1,4 +1,4 @@
-"""What a kernel uses of the device, as the assembler reports it at build time, without a device."""
+"""Reads how many registers and how much memory a kernel uses from the assembler's report. No device is needed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _INFO = re.compile(r"^ptxas (?:info|warning)?\s*[:.].*\n?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Resources:
-    """Registers and local memory of one thread, and shared memory of one group."""
+    """Registers and local memory of one thread, and shared memory of one thread group."""
 
     registers: int
     static_shared: int
-    """Bytes of shared memory per group, besides what a launch asks for."""
+    """Bytes of shared memory per group that the kernel declares itself, without the dynamic part that a launch asks
+    for."""
     local: int
-    """Bytes of stack per thread in device memory: arrays that are indexed at run time, and spills."""
+    """Bytes of device memory per thread for its stack: arrays with run-time indices, and spilled registers."""
     spill_stores: int
     """Bytes of registers that did not fit and are written to local memory."""
     spill_loads: int
@@ -38,7 +39,7 @@ class Resources:
 
 
 def read(log: str) -> dict[str, Resources]:
-    """The resources of every kernel in an assembler's report, by symbol."""
+    """Return the resources of each kernel in an assembler's report, by symbol."""
     found = {}
     # Every entry has a separate paragraph, which begins with its name.
     starts = [*_ENTRY.finditer(log)]
@@ -53,5 +54,5 @@ def read(log: str) -> dict[str, Resources]:
 
 
 def without_report(log: str) -> str:
-    """Return the compiler's output without the report."""
+    """Return the compiler's messages without the lines of the report."""
     return _INFO.sub("", log)

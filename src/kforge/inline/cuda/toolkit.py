@@ -1,6 +1,6 @@
-"""Finds NVRTC and the CUDA headers: in Python's nvidia wheels, in a toolkit, or where the dynamic loader looks.
+"""Finds NVRTC and the CUDA headers: in Python's nvidia wheels, in a CUDA toolkit, or through the dynamic loader.
 
-Wheels come first, because torch runs on theirs: what NVRTC of the same release makes is sure to load beside it.
+Wheels come first, because torch uses them: code made by NVRTC of the same release is sure to load beside torch.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ USUAL_PLACES = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda")
 _SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _LIBRARY = re.compile(r"libnvrtc\.so\.(?P<version>\d+(?:\.\d+)*)")
 _MARKERS = ("cuda_fp16.h", "nv/target", "crt/mma.h")
-"""A header of the runtime, of CUDA's C++ library and of the compiler: wheels may keep them in separate folders."""
+"""One header each of the runtime, of CUDA's C++ library and of the compiler. Wheels may keep them in separate
+folders."""
 _VERSION = re.compile(rb"#define\s+CUDART_VERSION\s+(\d+)")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """One NVRTC."""
+    """One installed NVRTC library."""
 
     library: Path
     version: str
-    """The version, as exact as its files tell: `13.0`."""
+    """The version as exactly as the file names tell it, such as `13.0`."""
 
     @property
     def builtins(self) -> Path | None:
-        """NVRTC's library of built-in declarations; opened by its bare name, so it must have been loaded before."""
+        """The library with NVRTC's built-in declarations. NVRTC opens it by its bare name, so it must be loaded first.
+        None if there is none."""
         return next(iter(sorted(self.library.parent.glob("libnvrtc-builtins.so.*"))), None)
 
     @property
@@ -50,7 +52,10 @@ class Compiler:
 
 @cache
 def compiler(newest: int | None = None) -> Compiler:
-    """The NVRTC to use, up to this major version where a driver cannot load newer code. Raises ToolchainError."""
+    """Return the NVRTC to use. `newest` is the newest major version whose code the driver can load.
+
+    Raises ToolchainError if no NVRTC is installed, or only newer ones.
+    """
     found = list(dict.fromkeys(_compilers()))
     fitting = [one for one in found if newest is None or one.major <= newest]
     if fitting:
@@ -68,14 +73,14 @@ def compiler(newest: int | None = None) -> Compiler:
 
 @cache
 def include_folders(major: int) -> tuple[Path, ...]:
-    """Folders with CUDA's headers, those of the same major version first; empty where there are none."""
+    """Return the folders with CUDA's headers, those of this major version first. Empty if there are none."""
     folders = [folder for folder in dict.fromkeys(_header_folders()) if any((folder / m).is_file() for m in _MARKERS)]
     folders.sort(key=lambda folder: _headers_major(folder) != major)
     return tuple(chain.from_iterable((f, f / "cccl") if (f / "cccl").is_dir() else (f,) for f in folders))
 
 
 def places() -> tuple[Path, ...]:
-    """Return folders that may hold parts of CUDA: Python's wheels, then toolkits."""
+    """Return folders that may hold parts of CUDA: Python's wheels first, then toolkits."""
     return (*_wheels(), *_toolkits())
 
 
@@ -95,22 +100,23 @@ def _compilers() -> Iterator[Compiler]:
 
 
 def _full_version(library: Path, version: str) -> str:
-    """Return the full version: a wheel's file is named for the major version only; its companion file says more."""
+    """Return the most exact version known. A wheel's library has only the major version in its name; the file beside it
+    has more."""
     companions = [file.name.partition(".so.")[2] for file in library.parent.glob("libnvrtc-builtins.so.*")]
     return max([version, *(one for one in companions if one.startswith(f"{version}."))], key=len)
 
 
 def _wheels() -> Iterator[Path]:
-    """Yield `nvidia/cu13` and other folders of that form, or `nvidia/cuda_nvrtc` and the other folders of earlier
-    wheels."""
+    """Yield the folders of Python's nvidia wheels: `nvidia/cu13` in newer ones, `nvidia/cuda_nvrtc` and others in older
+    ones."""
     spec = importlib.util.find_spec("nvidia")
     for place in () if spec is None else spec.submodule_search_locations or ():
         yield from sorted((folder for folder in Path(place).iterdir() if folder.is_dir()), reverse=True)
 
 
 def _toolkits() -> Iterator[Path]:
-    # The toolkit's own convention. It is read here because this package must also work alone, beside an exported
-    # kernel.
+    # These two variables are the toolkit's own convention. They are read here, because this package must also work
+    # alone, beside an exported kernel.
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(name):
             yield Path(os.environ[name])

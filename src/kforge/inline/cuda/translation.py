@@ -15,29 +15,29 @@ from kforge.inline.cuda import driver, nvrtc, resources, toolkit
 from kforge.inline.errors import CompileError, ToolchainError
 
 DEFAULT_ARCHITECTURE = "sm_90"
-"""The architecture to build for where there is no device."""
+"""The architecture to compile for if there is no device."""
 
 OPTIONS = ("--std=c++17", "-lineinfo", "--pre-include=kforge_inline.h")
 _ARCHITECTURE_FLAGS = ("-arch", "--gpu-architecture")
 _SHIMS = Path(__file__).parent / "include"
-"""Headers that sources written for nvcc include out of habit, and that NVRTC lacks; those of a toolkit take
-precedence."""
+"""Folder of small headers that sources written for nvcc often include and that NVRTC lacks. A toolkit's own headers
+come first."""
 _HEAD_END = b"\n"
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A cubin, the symbols of the requested kernels, and what resources each kernel uses."""
+    """A cubin, the symbols of the requested kernels, and the resources that each kernel uses."""
 
     image: bytes
     names: dict[str, str]
-    """Symbols by name expression."""
+    """The symbol of each requested kernel, by its name expression."""
     resources: dict[str, resources.Resources]
-    """Resources of every kernel that was built, by symbol."""
+    """The resources of every kernel in the cubin, by symbol."""
 
 
 def translate(source: str, flags: tuple[str, ...], names: tuple[str, ...]) -> Translation:
-    """Compile, or take from the cache. Raises CompileError and ToolchainError."""
+    """Return the compiled source, from the cache if possible. Raises CompileError and ToolchainError."""
     compiler = toolkit.compiler(_newest())
     settings = configuration.current()
     command = options((*flags, *settings.flags), compiler)
@@ -49,14 +49,15 @@ def translate(source: str, flags: tuple[str, ...], names: tuple[str, ...]) -> Tr
 
 
 def options(flags: tuple[str, ...], compiler: toolkit.Compiler) -> list[str]:
-    """Return NVRTC's options: kforge's, the header folders, then the caller's, which take precedence."""
+    """Return NVRTC's options: kforge's own, the header folders, and last the caller's, which take precedence."""
     architecture = [] if _names_architecture(flags) else [f"--gpu-architecture={architecture_at_hand()}"]
     folders = (_SHIMS / "override", *toolkit.include_folders(compiler.major), _SHIMS)
     return [*architecture, *OPTIONS, *(f"-I{folder}" for folder in folders), *flags]
 
 
 def architecture_at_hand() -> str:
-    """The architecture of torch's current device, or of the first one where torch has not chosen, or the default."""
+    """Return the architecture of torch's current device. Without an initialized torch, that of the first device;
+    without a device, the default."""
     try:
         return driver.load().architecture(_current_device())
     except ToolchainError:
@@ -66,7 +67,7 @@ def architecture_at_hand() -> str:
 def compile_in(
     compiler: toolkit.Compiler, source: str, command: list[str], names: tuple[str, ...], place: Path
 ) -> Path:
-    """Compile in this folder and return the file for the cache. Raises CompileError and ToolchainError."""
+    """Compile in this folder, and return the file to put into the cache. Raises CompileError and ToolchainError."""
     request = {
         "library": str(compiler.library),
         "builtins": str(compiler.builtins) if compiler.builtins else None,
@@ -105,7 +106,7 @@ def _names_architecture(flags: tuple[str, ...]) -> bool:
 
 
 def _newest() -> int | None:
-    """The major version of CUDA that the driver can load; None where there is no driver to ask."""
+    """Return the newest major version of CUDA whose code the driver can load. None if there is no driver."""
     try:
         return driver.load().version()[0]
     except ToolchainError:
@@ -113,7 +114,7 @@ def _newest() -> int | None:
 
 
 def _current_device() -> int:
-    # torch is not imported for this: a program that has not imported torch cannot have chosen a device.
+    # torch is not imported here: if nothing else has imported it, no device was chosen.
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0

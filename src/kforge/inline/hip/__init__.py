@@ -1,10 +1,11 @@
-"""HIP C++ on AMD's GPUs, by a torch that was built for ROCm; elsewhere a source is only checked by clang.
+"""Compiles and launches HIP C++ on AMD GPUs, through a torch that was built for ROCm. Without such a torch, clang only
+checks the source.
 
     library = inline.compile(source, "hip")
     library.kernel_name(x, out, x.numel(), threads=x.numel(), group_size=256, shared=0)
 
-A launch has the form of CUDA's. The check here is real (clang compiles for gfx90a); launches have never been tried on
-an AMD GPU by the authors.
+A launch looks like one of CUDA. The check is a real compilation by clang for gfx90a. The authors have never run
+launches on an AMD GPU.
 """
 
 from kforge.inline.hip.library import build

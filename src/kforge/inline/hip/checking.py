@@ -1,4 +1,4 @@
-"""Checks a HIP source with a plain clang: it is compiled to an AMD GPU's assembly, and nothing is linked."""
+"""Checks a HIP source with a plain clang: it is compiled to the assembly of an AMD GPU, and nothing is linked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kforge.inline.errors import CompileError, ToolchainError
 
 COMPILERS = ("clang++", *(f"clang++-{version}" for version in range(21, 13, -1)))
 TARGET = "gfx90a"
-"""The architecture to check for where there is no device: MI200."""
+"""The architecture for which sources are checked: AMD's MI200."""
 SOURCE = "kernel.hip"
 _INCLUDE = Path(__file__).parent / "include"
 _FLAGS = (
@@ -24,7 +24,7 @@ _FLAGS = (
 
 @cache
 def find_compiler() -> str:
-    """Raises ToolchainError where there is no clang."""
+    """Return the path of clang. Raises ToolchainError if there is none."""
     for name in COMPILERS:
         if found := shutil.which(name):
             return found

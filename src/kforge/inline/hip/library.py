@@ -1,6 +1,7 @@
-"""Kernels of a HIP source: arguments are checked, then launched on torch's current stream. (torch, at a launch)
+"""Kernels of a HIP source: checks the arguments of a call and launches the kernel on torch's current stream. (torch, at
+a launch)
 
-Where torch was built for ROCm it compiles (by hiprtc), loads and launches them; its functions have CUDA's names there.
+A torch that was built for ROCm compiles (with hiprtc), loads and launches the kernels. Its functions have CUDA's names.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ DEVICE = MemoryKind(operator.attrgetter("is_cuda"), "on an AMD GPU (torch's devi
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
-    """Compile the source for the GPU at hand. Without a GPU, only check that it compiles for gfx90a.
+    """Return the library compiled for the present GPU. Without a GPU, only check that the source compiles for gfx90a.
 
-    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when
-    there is neither ROCm nor clang.
+    Raises CompileError if the source does not compile or has no kernel that can be called, and ToolchainError if there
+    is neither ROCm nor clang.
     """
     found = [one for one in declarations.parse(source).values() if one.template is None]
     if not found:
@@ -44,7 +45,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
 
 
 class HipKernel:
-    """One `__global__` function."""
+    """One `__global__` function that can be launched."""
 
     def __init__(self, declaration: declarations.Declaration, source: str, flags: tuple[str, ...]) -> None:
         self.signature: Signature = declaration.signature()
@@ -70,16 +71,17 @@ class HipKernel:
         self._function = loaded.func
 
     def __call__(self, *arguments: Any, threads: Any, group_size: Any = 256, shared: int = 0) -> None:
-        """Launch the kernel on torch's current stream and return; `threads` is rounded up to whole groups.
+        """Launch the kernel on torch's current stream, and return without waiting for it. `threads` is rounded up to
+        whole groups.
 
-        Raises LaunchError when something does not fit the kernel, or there is no AMD GPU.
+        Raises LaunchError if an argument does not fit the kernel, or if there is no AMD GPU.
         """
         name = self.signature.name
         size = geometry.group(name, group_size, LIMITS)
         groups = geometry.grid(name, threads, size, LIMITS)
         values = Arguments(self.signature, DEVICE).convert(arguments)
         if self._function is None:
-            raise LaunchError(f"{name}: was checked and cannot run here: this torch was built without ROCm")
+            raise LaunchError(f"{name}: the source was only checked and cannot run: this torch was built without ROCm")
         if not all(groups):
             return
         import torch

@@ -1,10 +1,12 @@
-"""Metal Shading Language: on the GPU of a Mac, and on any Linux machine compiled by clang, run and checked on the CPU.
+"""Compiles and launches Metal Shading Language: on the GPU of a Mac, and on Linux in an emulator that compiles with
+clang, runs on the CPU and checks every memory access.
 
     library = inline.compile(source, "metal")
     library.kernel_name(out, x, threads=x.numel(), group_size=256)
 
-A launch has the form of `torch.mps.compile_shader`; `install` puts the emulator behind that name where there is no MPS.
-It says whether a kernel is right, with the line of the source where it is not. It says nothing about speed.
+A launch looks like one of `torch.mps.compile_shader`. If torch has no MPS, `install` puts the emulator behind that
+name. The emulator shows whether a kernel is correct, and names the source line of an error. It says nothing about
+speed.
 """
 
 from kforge.inline.metal.library import MetalKernel, Options, build, options

@@ -1,7 +1,7 @@
-"""Checks the arguments of a launch against the kernel's parameters, and lays them out as buffers.
+"""Checks the arguments of a launch against the kernel's parameters, and arranges them as buffers.
 
-What torch.mps passes is what is checked: an int is 64 bits, a float is 32 bits, unless `arg_casts` says otherwise. A
-value that a Mac would misread without a word is a LaunchError here.
+Arguments are treated as torch.mps treats them: an int has 64 bits and a float 32 bits, unless `arg_casts` says
+otherwise. A value that a Mac would silently misread raises a LaunchError here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _DTYPES = {
     BOOL: ("bool", "uint8"), 2: ("int8", "uint8", "bool"), 4: ("int16", "uint16"), 6: ("int32", "uint32"),
     8: ("int64", "uint64"), HALF: ("float16",), BFLOAT: ("bfloat16",), FLOAT: ("float32",),
 }  # fmt: skip
-"""What a tensor may hold; unsigned integers are how kernels read raw bits, so any dtype of their size fits."""
+"""The dtypes that a tensor may have for each type of a parameter. Unsigned integers are not listed: kernels read raw
+bits through them, so any dtype of the same size fits."""
 _CASTS = {
     "fp16": (HALF, "<e"),
     "bf16": (BFLOAT, ""),
@@ -38,7 +39,7 @@ _CASTS = {
 
 @dataclass(frozen=True)
 class Description:
-    """A parameter as the compiler sees it."""
+    """A parameter as the compiler describes it."""
 
     name: str
     index: int
@@ -62,7 +63,7 @@ class Description:
 
 @dataclass
 class Buffer:
-    """Bytes that a kernel may touch; `keep` owns them."""
+    """A range of memory that a kernel may access. `keep` is the object that owns it."""
 
     address: int
     size: int
@@ -71,11 +72,11 @@ class Buffer:
     names: list[str]
     keep: Any = None
     members: list[tuple[int, int]] = field(default_factory=list)
-    """(argument, offset): the arguments that point into it, and the byte at which each begins."""
+    """The arguments that point into the buffer, each as (index of the argument, offset in bytes)."""
 
 
 def buffers(kernel: str, parameters: Sequence[Description], given: Sequence[Any], casts: Any) -> list[Buffer]:
-    """One buffer for each argument; tensors that overlap share one. Raises LaunchError."""
+    """Return one buffer for each argument. Tensors that overlap share one buffer. Raises LaunchError."""
     count = max((one.index for one in parameters), default=-1) + 1
     if len(given) != count:
         names = ", ".join(one.name for one in parameters)
@@ -145,7 +146,7 @@ def _tensor(place: str, parameter: Description, value: Any) -> Buffer:
         raise LaunchError(f"{place} must be a dense tensor, got a sparse one")
     try:
         pointer = value.data_ptr()
-    except RuntimeError:  # what vmap and other transforms pass refuses to give an address
+    except RuntimeError:  # tensors of vmap and other transforms have no address
         pointer = 0
     if not pointer and value.numel():
         raise LaunchError(f"{place} must be a tensor with memory of its own, got a fake or wrapped one")
@@ -179,7 +180,7 @@ def _content(place: str, parameter: Description, value: Any, cast: str) -> bytes
 
 
 def _encoded(place: str, items: list[Any], cast: str) -> tuple[int, bytes]:
-    """The bytes that torch.mps would pass, and the type they have."""
+    """Return the type that torch.mps would pass these numbers as, and their bytes. Raises LaunchError."""
     if cast:
         code, form = _CASTS[cast]
     else:
@@ -225,7 +226,7 @@ def _check_code(place: str, parameter: Description, code: int, items: list[Any],
 
 
 def constant_bytes(place: str, code: int, value: Any) -> bytes:
-    """A function constant as its own type has it. Raises LaunchError."""
+    """Return the bytes of a function constant of this type. Raises LaunchError if the value does not fit."""
     forms = {
         BOOL: "<?",
         2: "<b",

@@ -1,4 +1,5 @@
-"""Builds a Metal source with clang: preprocess, translate, compile, check address spaces, link with the runtime."""
+"""Compiles a Metal source with clang, in five steps: preprocess, translate to C++, compile, check address spaces, link
+with the emulator's runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from kforge.inline.metal.text import SOURCE
 from kforge.inline.metal.translation import FunctionConstant, Translation, translate
 
 COMPILERS = ("clang++", *(f"clang++-{version}" for version in range(21, 13, -1)))
-"""Looked for on PATH in this order. No other compiler has the vector and instrumentation features that are used."""
+"""Compilers that are searched on PATH, in this order. Only clang has the vector types and the instrumentation that are
+needed."""
 
 _FOLDER = Path(__file__).parent
 _INCLUDE, _RUNTIME = _FOLDER / "include", _FOLDER / "runtime"
@@ -26,16 +28,16 @@ _PREDEFINED = ("-D__METAL_VERSION__=310", "-D__METAL_MACOS__=1", "-D__HAVE_BFLOA
 _LANGUAGE = (
     "-std=c++17", "-fsigned-char", "-fno-exceptions", "-fno-rtti", "-fno-builtin", "-fno-strict-aliasing", "-fwrapv",
     "-fno-delete-null-pointer-checks", "-nostdinc",
-    # a literal without a suffix is a float in Metal; half values are passed like others
+    # a literal without a suffix is a float in Metal; half values are passed and returned as other values are
     "-Xclang", "-cl-single-precision-constant", "-Xclang", "-fnative-half-arguments-and-returns",
     "-Wno-everything", "-Werror=vla", "-ferror-limit=20", "-fno-color-diagnostics",
     "-fno-caret-diagnostics", "-ftemplate-backtrace-limit=0",
 )  # fmt: skip
 _CODE = (
-    # a float that an integer cannot hold becomes the nearest one that it can: else each machine has its own result
+    # a float that does not fit an integer becomes the nearest integer; otherwise the result depends on the machine
     "-fno-strict-float-cast-overflow",
     "-O1", "-g1", "-gdwarf-4", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-vectorize", "-fno-slp-vectorize",
-    # every access calls the runtime, which has its own functions for that; clang's runtime libraries are not used
+    # every memory access calls a function of the emulator's runtime; clang's own runtime libraries are not used
     "-fsanitize=thread",
     "-fsanitize=array-bounds,alignment,integer-divide-by-zero,return,unreachable",
     # INT_MIN / -1, which ends the process on x86-64; sums and products wrap
@@ -57,13 +59,15 @@ _HEAD_END = b"\n"
 
 @dataclass(frozen=True)
 class Built:
+    """A compiled Metal source: the shared library, and what the translation found in the source."""
+
     library: Path
-    """A shared library, in the cache."""
+    """Path of the shared library in the cache."""
     translation: Translation
 
 
 def build(source: str, flags: tuple[str, ...]) -> Built:
-    """Compile, or take from the cache. Raises CompileError and ToolchainError."""
+    """Return the compiled source, from the cache if possible. Raises CompileError and ToolchainError."""
     compiler = find_compiler()
     settings = configuration.current()
     flags = (*flags, *settings.flags)
@@ -78,7 +82,7 @@ def build(source: str, flags: tuple[str, ...]) -> Built:
 
 @cache
 def find_compiler() -> str:
-    """Raises ToolchainError where there is no clang."""
+    """Return the path of clang. Raises ToolchainError if there is none."""
     for name in COMPILERS:
         found = shutil.which(name)
         if found:
@@ -87,7 +91,7 @@ def find_compiler() -> str:
 
 
 def version() -> str:
-    """Return the number of clang's version. Raises ToolchainError."""
+    """Return clang's version number. Raises ToolchainError."""
     found = re.search(r"\d+(?:\.\d+)+", _version(find_compiler()))
     return found[0] if found else "unknown"
 
@@ -103,7 +107,8 @@ def _version(compiler: str) -> str:
 
 @cache
 def _own_sources() -> str:
-    """A digest of the headers, the runtime and the translator: another version of them makes other builds."""
+    """Return a digest of the emulator's own headers, runtime and translator. It is part of the cache key, so that
+    another version of them gives new builds."""
     files = sorted(file for file in _FOLDER.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
     return builds.key(file.read_text(encoding="utf-8") for file in files)
 
@@ -146,7 +151,7 @@ def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path, pl
     _check_spaces([*compile_, "-fsyntax-only", "-DKF_CHECK_ADDRESS_SPACES"], place)
     link = [compiler, "-shared", *_WRAPPED, "kernel.o", str(runtime.resolve()), "-o", "kernel.so", "-lm", "-lpthread"]
     _step(link, place)
-    # Behind the library, where its loader does not look: what the translation knows of it.
+    # The facts about the kernels are appended to the library's file; the loader ignores what follows its last section.
     facts = {**asdict(translation), "text": ""}
     library = place / "kernel.so"
     library.write_bytes(library.read_bytes() + _HEAD_END + json.dumps(facts).encode())
@@ -154,7 +159,8 @@ def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path, pl
 
 
 def _own_lines(expanded: str) -> str:
-    """What came from the headers is gone already; only markers of the user's file count."""
+    """Return the preprocessed source without the lines that come from headers. Of the line markers, only those of the
+    user's file are kept."""
     kept, own = [], True
     for line in expanded.splitlines():
         if line.startswith("# "):
@@ -174,10 +180,10 @@ def _step(command: list[str], place: Path) -> None:
 
 
 def _check_spaces(command: list[str], place: Path) -> None:
-    """Compile once more, with real address spaces.
+    """Compile once more, with real address spaces, and raise CompileError if a pointer or reference changes its address
+    space.
 
-    C++ has no copies of a structure out of another address space, so most errors of this pass say nothing. Those
-    about a pointer or a reference that changes its address space do.
+    C++ cannot copy a structure out of another address space, so most errors of this pass mean nothing and are ignored.
     """
     command = [word if not word.startswith("-ferror-limit") else "-ferror-limit=0" for word in command]
     status, log = steps.run(command, place)
@@ -201,9 +207,9 @@ def _check_spaces(command: list[str], place: Path) -> None:
 
 
 def _changes_space(message: str, notes: list[str]) -> bool:
-    """Whether an error is about a pointer or a reference to another address space.
+    """Return whether a compiler error is about a pointer or a reference to another address space.
 
-    The same source has compiled without address spaces, so they are the only reason for an error.
+    The same source has compiled without address spaces, so that they are the only possible reason for an error.
     """
     if message.startswith("no matching function"):
         return bool(notes) and all(_CONVERSION.search(note) or "address space" in note for note in notes)
@@ -214,7 +220,8 @@ def _changes_space(message: str, notes: list[str]) -> bool:
 
 
 def _in_source(log: str) -> str:
-    """Errors inside our headers, moved to the line of the user's that led there."""
+    """Return the log with errors inside the emulator's headers moved to the line of the user's source that caused
+    them."""
     lines = log.splitlines()
     kept: list[str] = []
     for index, line in enumerate(lines):
@@ -237,7 +244,7 @@ def _in_source(log: str) -> str:
 
 
 def _plain(log: str) -> str:
-    """Metal's own words for address spaces, and no names of ours."""
+    """Return the log with Metal's own words for address spaces, and without the emulator's names."""
     for attribute, word in _SPACES.items():
         log = log.replace(attribute, word)
     return log.replace("metal::", "")

@@ -1,4 +1,4 @@
-"""Turns what the runtime found wrong into one line with the place in the user's source."""
+"""Turns an error that the emulator's runtime found into one line that names the line of the user's source."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DIVISION, NO_RETURN, MATRIX, MEMORY_LIMIT, RECURSION = range(6, 11)
 THREADGROUP_LIMIT = 32 << 10
 _SEVERAL = 2**32 - 1
 _ENTRY = 64
-"""Bytes of code at most before the first call in a function."""
+"""Most bytes of code before the first call in a function."""
 _PLACE = re.compile(rf"{re.escape(SOURCE)}:(\d+)")
 
 
 class Fault(ctypes.Structure):
-    """`Fault` of runtime/emulator.h."""
+    """Mirrors the structure `Fault` of runtime/emulator.h."""
 
     _fields_ = (
         ("kind", ctypes.c_int),
@@ -51,8 +51,9 @@ class Fault(ctypes.Structure):
 
 
 def message(kernel: str, fault: Fault, library: Path, regions: Sequence[str]) -> str:
-    """`kernel: kernel.metal:12: out of bounds: ...`; `regions` are the names of the buffers."""
-    # the call at the entry of a function need not have a line; what is before it has the function's
+    """Return the error as one line: `kernel: kernel.metal:12: out of bounds: ...`. `regions` are the names of the
+    buffers."""
+    # the call at the entry of a function may have no line; an instruction before it then has the function's line
     before = _ENTRY if fault.kind == RECURSION else 0
     line = fault.line or _line(library, *range(fault.pc, max(fault.pc - before, 0) - 1, -1))
     other = fault.other_line or (_line(library, fault.other_pc) if fault.other_pc else 0)
@@ -75,11 +76,11 @@ def _words(fault: Fault, regions: Sequence[str], other: int) -> str:
         number = fault.number if fault.number < 2**31 or fault.number >= 2**32 else fault.number - 2**32
         return f"out of bounds: index {number} is outside of the array"
     if fault.kind == MISALIGNED:
-        return f"misaligned access: the address is no multiple of {fault.number} bytes"
+        return f"misaligned access: the address is not a multiple of {fault.number} bytes"
     return {
         DIVISION: "integer division by zero, or overflow of a division",
-        RECURSION: "the stack of a thread is full: Metal has no recursion, and no arrays of that size",
-        NO_RETURN: "a function with a result ended without return",
+        RECURSION: "the stack of a thread is full: Metal allows no recursion, and no arrays of that size",
+        NO_RETURN: "a function that must return a value ended without return",
         MATRIX: f"simdgroup_matrix: all 32 threads of the simdgroup must take part, got {fault.number}",
         MEMORY_LIMIT: f"threadgroup memory: {name} makes {fault.number} bytes, the limit is {THREADGROUP_LIMIT}",
     }[fault.kind]
@@ -89,7 +90,7 @@ def _access(fault: Fault, regions: Sequence[str]) -> str:
     verb = "write" if fault.write else "read"
     granule = fault.granule or 1
     if fault.region == -2:
-        return f"{verb} of {fault.size} bytes at an address that is no memory of the kernel"
+        return f"{verb} of {fault.size} bytes at an address outside of the kernel's memory"
     name = f"threadgroup memory {fault.name.decode()}" if fault.region == -1 else f"buffer {regions[fault.region]}"
     return f"{verb} at index {fault.offset // granule} of {name}, which has {fault.extent // granule} elements"
 
@@ -105,7 +106,7 @@ def _race(fault: Fault, regions: Sequence[str], other: int) -> str:
     line = f" at line {other}" if other else ""
     plural = "s" if who.startswith("thread") else ""
     return (
-        f"race (missing barrier?): {ours} index {index} of {memory}, as {who} {theirs}{plural} it{line} "
+        f"race (missing barrier?): {ours} index {index} of {memory}, and {who} {theirs}{plural} it{line} "
         "with no barrier between"
     )
 
@@ -115,7 +116,8 @@ def _where(fault: Fault) -> str:
 
 
 def _line(library: Path, *offsets: int) -> int:
-    """The line of the first of these places in the library that has one in the debug information; else 0."""
+    """Return the source line of the first of these code offsets for which the debug information has one. 0 if there is
+    none."""
     tool = shutil.which("addr2line") or shutil.which("llvm-symbolizer")
     if tool is None:
         return 0

@@ -1,4 +1,4 @@
-"""Kernel functions of a Metal source: their parameters, attributes and names."""
+"""Reads the kernel functions of a Metal source: their names, parameters and attributes."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ _ATTRIBUTE = re.compile(r"(?:\w+::)?(\w+)(?:\((.*)\))?$")
 
 @dataclass(frozen=True)
 class Attribute:
+    """One attribute in double brackets, such as `[[buffer(0)]]`, with its argument and source line."""
+
     name: str
     argument: str
     line: int
@@ -51,27 +53,32 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Parameter:
+    """One parameter of a kernel function: a buffer, threadgroup memory, or a coordinate of the thread (of three or of
+    one number)."""
+
     name: str
     kind: Literal["buffer", "threadgroup", "triple", "single"]
     index: int
-    """Of the buffer or of the threadgroup memory."""
+    """Index of the buffer or of the threadgroup memory. 0 for other parameters."""
     source: str
-    """The member of the thread's coordinates that a value comes from."""
+    """The member of the thread's coordinates from which the value comes. Empty for memory."""
     reference: bool
     line: int
 
 
 @dataclass(frozen=True)
 class KernelFunction:
+    """One kernel function of a Metal source."""
+
     name: str
-    """As the library calls it."""
+    """The name by which Python calls the kernel."""
     expression: str
-    """As C++ calls it: with namespaces and template arguments."""
+    """The name by which C++ calls the kernel, with namespaces and template arguments."""
     line: int
     parameters: tuple[Parameter, ...]
     max_threads: int
     constants: tuple[str, ...] = ()
-    """The function constants that must have a value."""
+    """Names of the function constants that must have a value before a launch."""
 
     @property
     def buffers(self) -> tuple[Parameter, ...]:
@@ -84,7 +91,7 @@ class KernelFunction:
 
 
 def attributes(text: Text, start: int, end: int) -> list[Attribute]:
-    """All attributes between two words."""
+    """Return all attributes (`[[...]]`) between two positions. Raises CompileError for one that cannot be read."""
     found: list[Attribute] = []
     index = start
     while index < end:
@@ -101,7 +108,8 @@ def attributes(text: Text, start: int, end: int) -> list[Attribute]:
 
 
 def read_parameters(text: Text, opening: int) -> tuple[Parameter, ...]:
-    """The parameters of a kernel, from its parenthesis on. Raises CompileError for what Metal refuses."""
+    """Return the parameters of a kernel, read from its opening parenthesis. Raises CompileError for parameters that
+    Metal does not allow."""
     closing = text.closing(opening)
     found: list[Parameter] = []
     taken: dict[str, set[int]] = {"buffer": set(), "threadgroup": set()}
@@ -114,7 +122,7 @@ def read_parameters(text: Text, opening: int) -> tuple[Parameter, ...]:
         if one.index < 0:
             waiting.append((len(found), part, one.kind))
         found.append(one)
-    for position, _, kind in waiting:  # those without a number get the free ones, in order
+    for position, _, kind in waiting:  # parameters without an index get the free indices, in order
         index = next(number for number in range(256) if number not in taken[kind])
         taken[kind].add(index)
         found[position] = Parameter(**{**vars(found[position]), "index": index})
@@ -140,7 +148,7 @@ def _parameter(text: Text, first: int, part: Sequence[Word], taken: dict[str, se
 
 
 def _position(line: int, name: str, words: Sequence[str], given: Sequence[Attribute]) -> Parameter:
-    """Read a parameter that is passed by value: its attribute says what it is."""
+    """Return a parameter that is passed by value. Its attribute says which coordinate of the thread it is."""
     type_words = [word for word in words[:-1] if word not in ("const", "metal", "::")]
     spelling = " ".join(words[:-1])
     if not given:
@@ -154,7 +162,7 @@ def _position(line: int, name: str, words: Sequence[str], given: Sequence[Attrib
     source = TRIPLES.get(one.name) or SINGLES.get(one.name)
     if source is None:
         refuse(one.line, f"unknown attribute '{one.name}' of the parameter '{name}'")
-    # An alias is left to the compiler: the entry function converts to nothing else.
+    # The type may also be an alias, which the compiler checks: the entry function converts to valid types only.
     if "".join(type_words) in (_WRONG_TYPES if kind == "triple" else _WRONG_TYPES | _VECTOR_TYPES):
         refuse(line, f"type '{spelling}' is not valid for attribute '{one.name}'")
     return Parameter(name, kind, 0, source, reference=False, line=line)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_GROUP_THREADS = 1024
 SIMD_WIDTH = 32
 SERIAL_THREADS = 1 << 14
-"""Launches of fewer threads run on one operating system thread."""
+"""Launches with fewer threads than this run on one thread of the operating system."""
 _THREE = ctypes.c_uint * 3
 
 
@@ -31,11 +31,12 @@ class Options:
     """How launches are emulated."""
 
     order: int = 0
-    """The order in which threads run: 0 forward, 1 backward, another number is the seed of a shuffle."""
+    """The order in which threads run: 0 forward, 1 backward; any other number is the seed of a random order."""
     workers: int = 0
-    """Number of operating system threads that run threadgroups; 0: chosen for each launch. Atomics need one thread."""
+    """Number of operating system threads that run threadgroups. 0: chosen for each launch. Kernels with atomics always
+    use one, so that results do not vary."""
     races: bool = True
-    """Whether data races are looked for, by comparing the memory accesses of different threads."""
+    """Whether to detect data races, by comparing the memory accesses of different threads."""
 
 
 _options = Options()
@@ -43,7 +44,7 @@ _options = Options()
 
 @contextmanager
 def options(**changes: Any) -> Iterator[None]:
-    """Use other options for the launches inside: `with metal.options(order=1): ...`."""
+    """Change options for the launches inside a `with` block: `with metal.options(order=1): ...`."""
     global _options
     before = _options
     _options = replace(before, **changes)
@@ -81,12 +82,12 @@ class _Native:
         try:
             self.code = ctypes.CDLL(str(built.library))
         except OSError as error:
-            raise CompileError(f"the built library does not load: {error}") from error
+            raise CompileError(f"the built library cannot be loaded: {error}") from error
         self.code.kf_launch.argtypes = [ctypes.c_void_p]
         self.lock = threading.Lock()
 
     def set_constants(self, function: KernelFunction, values: Mapping[int, Any]) -> None:
-        """Give every function constant its value. Raises LaunchError."""
+        """Set every function constant to its value. Raises LaunchError if one that the kernel needs has none."""
         kernel = function.name
         for number, constant in enumerate(self.built.translation.constants):
             get = self.code[f"kf_constant_{number}"]
@@ -109,9 +110,9 @@ class _Native:
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
-    """Compile the source for the emulator, or take it from the cache.
+    """Return the library compiled for the emulator, from the cache if possible.
 
-    Raises CompileError when the source does not build or has no kernel, ToolchainError when there is no clang or no
+    Raises CompileError if the source does not compile or has no kernel, and ToolchainError if there is no clang or no
     writable cache.
     """
     native = _Native(compiler.build(source, flags))
@@ -128,7 +129,8 @@ def _kernel(source: str, flags: tuple[str, ...], name: str, constants: Mapping[i
 
 
 class MetalKernel:
-    """One kernel function; it is called as torch.mps calls one, and waits for its end."""
+    """One kernel function. It takes the arguments of a kernel of torch.mps, and a call returns when the kernel has
+    finished."""
 
     def __init__(
         self, native: _Native, number: int, function: KernelFunction, recipe: tuple[Any, ...],
@@ -160,7 +162,8 @@ class MetalKernel:
         return SIMD_WIDTH
 
     def specialize(self, constants: Mapping[int | str, Any]) -> MetalKernel:
-        """The kernel with these function constants, by number or by name. Raises LaunchError."""
+        """Return the kernel with these values of function constants, given by index or by name. Raises LaunchError for
+        an unknown one."""
         names = {one.name: one.index for one in self._native.built.translation.constants}
         chosen = {names.get(key, key) if isinstance(key, str) else key: value for key, value in constants.items()}
         for key in chosen:
@@ -179,11 +182,12 @@ class MetalKernel:
         arg_casts: Any = None,
         threadgroup_memory: Any = (),
     ) -> None:
-        """Run the kernel on tensors in host memory and wait for it.
+        """Run the kernel on tensors in host memory, and return when it has finished.
 
-        `threads` is the whole grid, by default as many as the first tensor has elements; `threadgroup_memory` the bytes
-        of the parameters in threadgroup memory. Raises LaunchError when the arguments do not fit, and when the kernel
-        does what it must not: the message has the line of the source.
+        `threads` is the size of the whole grid; by default it is the number of elements of the first tensor.
+        `threadgroup_memory` has the size in bytes of each parameter in threadgroup memory. Raises LaunchError if the
+        arguments do not fit. Also raises it if the kernel does something invalid, such as an access out of bounds or a
+        race; the message then names the source line.
         """
         name = self._function.name
         grid, size = self._geometry(given, threads, group_size)
@@ -207,7 +211,7 @@ class MetalKernel:
     def _launch(
         self, grid: tuple[int, ...], size: tuple[int, ...], placed: Sequence[arguments.Buffer], memories: Sequence[int]
     ) -> tuple[_Launch, Any, Any]:
-        """The structure that the runtime reads, and what must live as long as it."""
+        """Return the structure that the runtime reads, and the objects that must stay alive while it does."""
         total = len(self._buffers) + len(memories)
         regions = (_Region * max(1, len(placed)))()
         where, offsets = (ctypes.c_int * max(1, total))(), (ctypes.c_uint64 * max(1, total))()
@@ -233,7 +237,7 @@ class MetalKernel:
         return launch, regions, (where, offsets, granules, values, names)
 
     def _workers(self, grid: tuple[int, ...]) -> int:
-        # Several workers would add in another order each time.
+        # With several workers, the order of atomic additions, and so the result, would differ from run to run.
         if self._native.built.translation.has_atomics:
             return 1
         if _options.workers:
@@ -248,7 +252,7 @@ class MetalKernel:
         if threads is None:
             threads = next((one.numel() for one in given if isinstance(one, torch.Tensor)), None)
             if threads is None:
-                raise LaunchError(f"{name}: threads is not given, and no tensor says how many")
+                raise LaunchError(f"{name}: pass threads=; without a tensor among the arguments it has no default")
         grid = _numbers(name, "threads", threads, 0)
         if group_size is None:
             first = max(1, min(grid[0], limit))
@@ -272,7 +276,7 @@ class MetalKernel:
         if len(sizes) != len(self._memories):
             raise LaunchError(
                 f"{self._function.name}: has {len(self._memories)} parameters in threadgroup memory, "
-                f"threadgroup_memory must say the bytes of each, got {given!r}"
+                f"threadgroup_memory must list the bytes of each, got {given!r}"
             )
         if any(not isinstance(one, int) or one <= 0 for one in sizes) or sum(sizes) > faults.THREADGROUP_LIMIT:
             limit = faults.THREADGROUP_LIMIT

@@ -1,4 +1,5 @@
-"""Pointers and references must say their address space; clang does not ask for it, so it is looked for here."""
+"""Checks that every pointer and reference type names its address space. Metal requires it, but clang does not check
+it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _BOUNDARIES = frozenset({"", "(", ",", ";", "{", "}", ">", "<", "]", ":"})
 
 
 def check(text: Text) -> None:
-    """Raises CompileError at the first pointer or reference type without an address space."""
+    """Raise CompileError at the first pointer or reference type without an address space."""
     types = _BUILT_IN | _declared_types(text)
     for index in range(1, len(text)):
         if text.at(index) not in ("*", "&") or not _ends_type(text, index - 1, types):
@@ -44,7 +45,8 @@ def check(text: Text) -> None:
 
 
 def member_names(text: Text, pattern: re.Pattern[str]) -> set[str]:
-    """Members of structures that look like a swizzle, and are none."""
+    """Return the names of structure members that match `pattern`, so that they are not mistaken for swizzles such as
+    `.xy`."""
     found: set[str] = set()
     for index in range(len(text)):
         if text.at(index) not in ("struct", "union", "class"):
@@ -64,7 +66,7 @@ def member_names(text: Text, pattern: re.Pattern[str]) -> set[str]:
 
 
 def _declared_types(text: Text) -> set[str]:
-    """Structures, aliases and type parameters of templates."""
+    """Return the names of structures, aliases and type parameters of templates."""
     found: set[str] = set()
     for index in range(len(text)):
         word = text.at(index)
@@ -98,7 +100,7 @@ def _template_start(text: Text, index: int) -> int:
 
 
 def _has_no_space(text: Text, index: int, types: frozenset[str] | set[str]) -> bool:
-    """Whether the type that ends at `index` has none of the words for an address space."""
+    """Return whether the type that ends at `index` names no address space."""
     while index >= 0:
         word = text.at(index)
         if word in SPACES:

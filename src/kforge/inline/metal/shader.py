@@ -1,4 +1,5 @@
-"""`torch.mps.compile_shader` where there is no MPS: programs written for PyTorch on a Mac run on the emulator."""
+"""Provides `torch.mps.compile_shader` on machines without MPS, so that programs written for PyTorch on a Mac run in the
+emulator."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
 
 
 def compile_shader(source: str) -> Library:
-    """What torch.mps.compile_shader does, for tensors in host memory. Raises CompileError and ToolchainError."""
+    """Compile a source as torch.mps.compile_shader does, for tensors in host memory. Raises CompileError and
+    ToolchainError."""
     return build(_with_torch_headers(source), ())
 
 
 def compile_for_machine(source: str, flags: tuple[str, ...]) -> Library:
-    """Compile for the GPU of a Mac; on any other machine, for the emulator. Raises CompileError and ToolchainError."""
+    """Compile for the GPU of a Mac, or on any other machine for the emulator. Raises CompileError and
+    ToolchainError."""
     import torch
     import torch.mps
 
@@ -34,7 +37,7 @@ def compile_for_machine(source: str, flags: tuple[str, ...]) -> Library:
 
 
 def install() -> bool:
-    """Put the emulator behind `torch.mps.compile_shader`; False, and nothing is changed, where MPS is there."""
+    """Replace `torch.mps.compile_shader` by the emulator. If torch has MPS, change nothing and return False."""
     import torch
     import torch.mps
 
@@ -46,11 +49,11 @@ def install() -> bool:
 
 
 def _nothing() -> None:
-    """Every launch of the emulator has ended when it returns."""
+    """Do nothing. It replaces torch.mps.synchronize: every launch of the emulator has finished when it returns."""
 
 
 def _with_torch_headers(source: str) -> str:
-    """Torch's own Metal headers (<c10/metal/...>) are put into the source, as torch does."""
+    """Return the source with torch's own Metal headers (<c10/metal/...>) inserted, as torch does."""
     if "<c10/metal/" not in source:
         return source
     import torch

@@ -1,4 +1,4 @@
-"""A preprocessed source as words with lines, and the edits that are made to it."""
+"""A preprocessed source as a list of words with line numbers, and edits to it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 SOURCE = "kernel.metal"
-"""What messages about a source string call it."""
+"""The file name of the source in messages."""
 _MARKER = re.compile(r'^# (\d+) "([^"]*)"', re.MULTILINE)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True)
 class Word:
+    """One token of the source, with its offset and its line in the user's file."""
+
     text: str
     start: int
     line: int
@@ -32,7 +34,7 @@ class Word:
 
 @dataclass
 class Text:
-    """The words of a text, found by index; edits are collected and applied at the end."""
+    """The words of a source, by index. Edits are collected, and `result` applies them."""
 
     source: str
     words: list[Word]
@@ -40,7 +42,8 @@ class Text:
 
     @classmethod
     def read(cls, source: str) -> Text:
-        """Lines are those of the user's file: the preprocessor's markers say which."""
+        """Return the words of a preprocessed source. Line numbers are those of the user's file, from the preprocessor's
+        markers."""
         breaks = [match.start() for match in re.finditer("\n", source)]
         markers = [(match.start(), int(match[1])) for match in _MARKER.finditer(source)]
         starts = [start for start, _ in markers]
@@ -59,7 +62,7 @@ class Text:
         return len(self.words)
 
     def at(self, index: int) -> str:
-        """The word there; empty outside of the text."""
+        """Return the word at this index, or an empty string outside of the text."""
         return self.words[index].text if 0 <= index < len(self.words) else ""
 
     def line(self, index: int) -> int:
@@ -69,11 +72,11 @@ class Text:
         return [word.text for word in self.words[start:end]]
 
     def adjacent(self, index: int) -> bool:
-        """Whether nothing stands between this word and the next one."""
+        """Return whether there is no space between this word and the next one."""
         return index + 1 < len(self.words) and self.words[index].end == self.words[index + 1].start
 
     def closing(self, start: int) -> int:
-        """The index of the bracket that closes the one at `start`."""
+        """Return the index of the bracket that closes the one at `start`."""
         opening, closing = self.at(start), _CLOSING[self.at(start)]
         depth = 0
         for index in range(start, len(self.words)):
@@ -83,7 +86,7 @@ class Text:
         return len(self.words) - 1
 
     def closing_angle(self, start: int) -> int:
-        """The index of the `>` that closes the `<` at `start`."""
+        """Return the index of the `>` that closes the `<` at `start`."""
         depth, index = 0, start
         while index < len(self.words):
             word = self.at(index)
@@ -99,13 +102,14 @@ class Text:
         return self.at(index) == "[" and self.at(index + 1) == "[" and self.adjacent(index)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        """Replace words from `start` up to `end`; line breaks inside stay, so lines keep their numbers."""
+        """Replace the words from `start` up to `end`. Line breaks between them are kept, so that line numbers stay the
+        same."""
         first, last = self.words[start].start, self.words[end - 1].end
         kept = "\n" * self.source.count("\n", first, last)
         self._edits.append((first, last, text + kept))
 
     def blank(self, start: int, end: int) -> None:
-        """Remove words; directives between them stay."""
+        """Remove these words. Preprocessor lines between them stay."""
         for word in self.words[start:end]:
             self._edits.append((word.start, word.end, " "))
 
@@ -113,7 +117,7 @@ class Text:
         pieces, position = [], 0
         for start, end, text in sorted(self._edits):
             if start < position:
-                continue  # inside of what was replaced as a whole
+                continue  # inside a range that was replaced already
             pieces += [self.source[position:start], text]
             position = end
         return "".join([*pieces, self.source[position:]])
@@ -123,12 +127,12 @@ class Text:
 
 
 def refuse(line: int, message: str) -> NoReturn:
-    """Raise a CompileError as the compiler would have worded it."""
+    """Raise a CompileError in the form of a compiler's message."""
     raise CompileError(f"{SOURCE}:{line}: error: {message}")
 
 
 def split(words: Sequence[Word]) -> list[list[Word]]:
-    """A list at its commas, those inside of brackets excepted."""
+    """Return the words, split at commas that are not inside brackets."""
     parts: list[list[Word]] = [[]]
     depth = 0
     for word in words:
@@ -141,4 +145,5 @@ def split(words: Sequence[Word]) -> list[list[Word]]:
 
 
 def spelled(words: Iterable[Word]) -> str:
+    """Return the words as text, with blanks between them."""
     return " ".join(word.text for word in words)

@@ -1,8 +1,8 @@
-"""From preprocessed Metal to C++ that clang compiles against the headers in `include`.
+"""Translates preprocessed Metal to C++ that clang compiles with the headers in `include`.
 
-Metal is C++14 with words and attributes of its own. What the headers cannot express is rewritten here: attributes,
-swizzles, literals of half precision, variables in threadgroup memory, function constants, instances of templates.
-Lines stay where they are.
+Metal is C++14 with additional words and attributes. The headers define most of them. What headers cannot express is
+rewritten here: attributes, swizzles, literals of half precision, variables in threadgroup memory, function constants,
+and instances of templates. Line numbers stay the same.
 """
 
 from __future__ import annotations
@@ -59,23 +59,27 @@ _GRAPHICS = frozenset({"vertex", "fragment", "mesh", "object"})
 
 @dataclass(frozen=True)
 class FunctionConstant:
+    """A function constant of a Metal source: its name, and the index by which a launch sets it."""
+
     name: str
     index: int
 
 
 @dataclass
 class Translation:
+    """The C++ text of a Metal source, its kernels, and its function constants."""
+
     text: str = ""
     kernels: list[KernelFunction] = field(default_factory=list)
     constants: list[FunctionConstant] = field(default_factory=list)
     has_atomics: bool = False
     asks_for_constants: bool = False
-    """Whether the source looks if a function constant has a value."""
+    """Whether the source itself asks whether a function constant has a value."""
 
 
 @dataclass(frozen=True)
 class _Function:
-    """A kernel as it was found; a template has instances."""
+    """A kernel as the source defines it. If it is a template, only its instances can be launched."""
 
     path: tuple[str, ...]
     line: int
@@ -83,15 +87,20 @@ class _Function:
     max_threads: int
     template: bool
     body: tuple[int, int]
-    """The words of it."""
+    """Indices of its first and last word."""
 
 
 def translate(source: str) -> Translation:
-    """Raises CompileError, worded like the compiler's own messages, for what the headers would let pass."""
+    """Return the C++ text, and facts about its kernels and function constants.
+
+    Raises CompileError, in the form of a compiler's message, for errors that clang would not find with these headers.
+    """
     return _Translator(Text.read(source)).run()
 
 
 class _Translator:
+    """Translates one source: goes through its declarations and collects edits of its text."""
+
     def __init__(self, text: Text) -> None:
         self._text = text
         self._found = Translation()
@@ -115,7 +124,7 @@ class _Translator:
     # --- declarations ------------------------------------------------------------------------------------------
 
     def _scope(self, position: int, end: int, path: tuple[str, ...]) -> None:
-        """The declarations of a file or a namespace."""
+        """Translate the declarations of a file or a namespace."""
         text = self._text
         while position < end:
             stop, has_body = self._statement(position, end)
@@ -128,7 +137,7 @@ class _Translator:
             position = after
 
     def _statement(self, position: int, end: int) -> tuple[int, bool]:
-        """Where the head of a declaration ends, at its `;` or `{`."""
+        """Return where the head of a declaration ends, at its `;` or `{`, and whether a body follows."""
         text = self._text
         while position < end:
             word = text.at(position)
@@ -163,7 +172,7 @@ class _Translator:
                 self._static_variables(stop + 1, after - 1)
 
     def _program_scope(self, start: int, stop: int) -> None:
-        """A variable outside of functions must be in constant memory: no thread could own another one."""
+        """Raise CompileError for a variable outside of functions that is not in constant memory, as Metal requires."""
         words = self._bare(start, stop)
         if len(words) < 2 or words[0] in _NO_VARIABLES or "constant" in words or "operator" in words:
             return
@@ -220,7 +229,8 @@ class _Translator:
             self._instances.append((host, name, text.line(start), path))
 
     def _instance(self, start: int, stop: int, path: tuple[str, ...], host: str) -> None:
-        """`template [[host_name("x")]] kernel void f<float>(...);`, or with decltype instead of void and parameters."""
+        """Read `template [[host_name("x")]] kernel void f<float>(...);`. The form with decltype instead of void and
+        parameters is read as well."""
         text = self._text
         index, last = start + 1, -1
         while index < stop:
@@ -269,7 +279,7 @@ class _Translator:
         first = [word.text for word in parts[0]]
         head = first[: min((first.index(mark) for mark in ("[", "=", "(") if mark in first), default=len(first))]
         if "*" in head or "&" in head or len(head) < 2:
-            return  # a pointer or a reference to it
+            return  # a pointer or a reference to threadgroup memory, which is not a variable in it
         name = head[-1]
         if not in_kernel:
             text.refuse(start, f"variable '{name}' in threadgroup memory must be declared in a kernel function")
@@ -354,14 +364,15 @@ class _Translator:
         return KernelFunction(name, expression, function.line, function.parameters, function.max_threads, needed)
 
     def _mentions(self, function: _Function, name: str) -> bool:
-        """Whether the kernel, or a function that is no kernel, uses this function constant."""
+        """Return whether a function constant is used in this kernel, or in any function that is not a kernel."""
         text = self._text
         others = [one.body for one in self._functions.values() if one is not function]
         places = [index for index in range(len(text)) if text.at(index) == name and not text.is_attribute(index + 1)]
         return any(not any(start <= place <= end for start, end in others) for place in places)
 
     def _entries(self) -> list[str]:
-        """A function for each kernel that the runtime calls, and one that describes its parameters."""
+        """Return the C++ functions through which the runtime calls each kernel, and through which it learns about
+        parameters and constants."""
         lines = []
         for number, one in enumerate(self._found.kernels):
             slots = {id(parameter): slot for slot, parameter in enumerate((*one.buffers, *one.memories))}

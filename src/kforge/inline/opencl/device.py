@@ -1,6 +1,7 @@
-"""The OpenCL device of this process: the best one of all installed drivers, opened once.
+"""The OpenCL device of this process: the best device of all installed drivers, opened once.
 
-Run as a program, it writes that device's description to a file as JSON: loading a driver starts threads, and may crash.
+Run as a program, this module writes the device's description to a file as JSON. That is done in a separate process
+because loading a driver starts threads and may crash.
 """
 
 from __future__ import annotations
@@ -19,38 +20,40 @@ from kforge.inline.geometry import Limits
 
 INSTALL_PACKAGE = "pip install pyopencl"
 INSTALL_DRIVER = "apt install pocl-opencl-icd"
-"""The driver for the host's processors; GPUs bring their own. Without root on x86-64: pip install intel-opencl-rt."""
+"""Command that installs the driver for the host's processors; GPUs have drivers of their own. Without root on x86-64:
+pip install intel-opencl-rt."""
 _EMULATOR = "oclgrind"
-"""A simulator that checks kernels and is thousands of times slower: it is used only where there is nothing else."""
+"""Name of a simulator that checks kernels and is thousands of times slower. It is used only if there is no other
+device."""
 _MOST_THREADS = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a device before a kernel runs."""
+    """Properties of a device that are known before a kernel runs."""
 
     name: str
     driver: str
     """Name and version of the driver."""
     is_processor: bool
-    """Whether its kernels run on the host's processors."""
+    """Whether kernels run on the host's processors."""
     is_emulated: bool
     doubles: bool
     halves: bool
 
 
 class Device:
-    """An open device with its queue."""
+    """An open device with its command queue."""
 
     def __init__(self, opencl: Any, native: Any) -> None:
         self.opencl = opencl
         self.native = native
         self.context = opencl.Context([native])
-        # events with times cost nothing that shows in a launch
+        # recording the times of events makes a launch hardly slower
         self.queue = opencl.CommandQueue(self.context, properties=opencl.command_queue_properties.PROFILING_ENABLE)
         self.description = _described(opencl, native)
         self.in_host_memory: bool = bool(native.host_unified_memory)
-        """Whether a buffer made of host memory is that memory."""
+        """Whether a buffer made from host memory uses that memory itself instead of a copy."""
         self.shared_bytes: int = native.local_mem_size
         sizes = [*native.max_work_item_sizes, 1, 1][:3]
         self.limits = Limits(
@@ -59,19 +62,21 @@ class Device:
             groups=(_MOST_THREADS, _MOST_THREADS, _MOST_THREADS),
         )
         self.lock = threading.RLock()
-        """A kernel keeps its arguments between two calls of the driver."""
+        """Held while a kernel is launched, because setting its arguments and launching it are separate calls of the
+        driver."""
 
     @property
     def identity(self) -> str:
-        """Everything that decides whether a built program can be used again."""
+        """A text with everything that decides whether a compiled program can be used again: names and versions of
+        platform, device and driver."""
         native = self.native
         platform = native.platform
         return "\n".join((platform.name, platform.version, native.name, native.version, native.driver_version))
 
 
 def open_device() -> Device:
-    """Return this process's device. Raises ToolchainError if no driver offers a device."""
-    # a forked process has none of its parent's threads, and the driver needs them
+    """Return the device of this process. Raises ToolchainError if no driver offers a device."""
+    # a forked process must open the device anew: it has none of its parent's threads, which the driver needs
     return _opened(os.getpid())
 
 
@@ -95,7 +100,8 @@ def _package() -> Any:
 
 
 def _chosen(opencl: Any) -> Any:
-    """Return the best device: a GPU, then another accelerator, then a processor. Raises ToolchainError."""
+    """Return the best device: a GPU, otherwise another accelerator, otherwise a processor. Raises ToolchainError if
+    there is none."""
     kinds = opencl.device_type
     ranks = (kinds.GPU, kinds.ACCELERATOR, kinds.CPU)
     found: list[tuple[bool, int, int, Any]] = []
@@ -133,11 +139,12 @@ def _described(opencl: Any, native: Any) -> Description:
 
 
 def one_line(error: Exception) -> str:
+    """Return an error's message on one line."""
     return " ".join(str(error).split())
 
 
 def main(file: str) -> None:
-    """Write the description of the device, or the reason why no device was found, to this file as JSON."""
+    """Write the device's description, or the reason why there is no device, to this file as JSON."""
     try:
         opencl = _package()
         told = asdict(_described(opencl, _chosen(opencl)))

@@ -1,4 +1,5 @@
-"""Kernels of an OpenCL program: arguments are checked, then launched on the device. (torch, at a launch)"""
+"""Kernels of an OpenCL program: checks the arguments of a call and runs the kernel on the device. (torch, at a
+launch)"""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
-    """Compile the source for this process's device, or take it from the cache.
+    """Return the library compiled for this process's device, from the cache if possible.
 
-    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when there is
-    no `pyopencl`, no driver or no writable cache.
+    Raises CompileError if the source does not compile or has no kernel that can be called, and ToolchainError if there
+    is no `pyopencl`, no driver or no writable cache.
     """
     device = open_device()
     program = translate(device, source, flags)
@@ -46,7 +47,7 @@ def _kernel(source: str, flags: tuple[str, ...], name: str) -> Any:
 
 
 class _Memory(NamedTuple):
-    """A tensor's memory."""
+    """Address and size in bytes of a tensor's memory."""
 
     address: int
     size: int
@@ -57,7 +58,7 @@ class _Memory(NamedTuple):
 
 
 class OpenclKernel:
-    """One `__kernel` function."""
+    """One `__kernel` function that can be launched."""
 
     def __init__(
         self, device: Device, native: Any, name: str, parameters: Sequence[KernelParameter], recipe: tuple[Any, ...]
@@ -81,11 +82,12 @@ class OpenclKernel:
         self._required: geometry.Three | None = tuple(required) if any(required) else None
 
     def __call__(self, *arguments: Any, threads: Any, group_size: Any = None, shared: Any = ()) -> None:
-        """Run the kernel on tensors in host memory and wait for it; `threads` is rounded up to whole groups.
+        """Run the kernel on tensors in host memory, and return when it has finished.
 
-        `threads` and `group_size` are a number or up to three of them. `group_size` is 256 threads, or fewer where the
-        kernel needs more resources, or what the source requires. `shared` is the bytes of each parameter in `__local`
-        memory. Raises LaunchError when something does not fit the kernel or the device.
+        `threads` and `group_size` are a number or up to three numbers; `threads` is rounded up to whole groups. By
+        default, `group_size` is what the source requires, or 256, or less if the kernel needs too many resources.
+        `shared` has the size in bytes of each parameter in `__local` memory. Raises LaunchError if an argument does not
+        fit the kernel or the device.
         """
         if self._arguments is None:
             self._arguments = Arguments(self.signature, HOST)
@@ -104,7 +106,7 @@ class OpenclKernel:
             raise LaunchError(f"{self.signature.name}: the launch failed: {one_line(error)}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As for a library: a module that holds a kernel is copied and pickled like any other.
+        # A module that holds a kernel can then be copied and pickled, as one that holds a library can.
         return self._recipe
 
     def _run(
@@ -127,7 +129,7 @@ class OpenclKernel:
             native.set_arg(index, opencl.LocalMemory(amount))
         event = opencl.enqueue_nd_range_kernel(queue, native, whole, size)
         for memory, buffer in written.items():
-            # only then is it certain that the memory, which the buffer was made of, has the kernel's results
+            # mapping the buffer makes sure that the host memory from which it was made has the kernel's results
             mapped, _ = opencl.enqueue_map_buffer(
                 queue, buffer, opencl.map_flags.READ, 0, (memory.size,), "u1", "C", None, None, False
             )
@@ -144,14 +146,15 @@ class OpenclKernel:
         return opencl.Buffer(self._device.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=content)
 
     def _must_not_overlap(self, memories: Sequence[_Memory]) -> None:
-        """Raises LaunchError for tensors that share a part of their memory, where the device has a copy of each."""
+        """Raise LaunchError if two tensors overlap in memory and the device works on copies, which could then
+        differ."""
         if self._device.in_host_memory:
             return
         ordered = sorted(set(memories))
         for one, after in itertools.pairwise(ordered):
             if after.address < one.end and after.size:
                 raise LaunchError(
-                    f"{self.signature.name}: two tensors share a part of their memory, which this device copies; "
+                    f"{self.signature.name}: two tensors overlap in memory, and this device works on copies of them; "
                     "pass a .clone() of one"
                 )
 
@@ -164,11 +167,11 @@ class OpenclKernel:
             raise LaunchError(f"{name}: its source requires groups of {self._required}, got group_size={group_size!r}")
         count = size[0] * size[1] * size[2]
         if count > self._most_threads:
-            raise LaunchError(f"{name}: a group may have {self._most_threads} threads on this device, got {count}")
+            raise LaunchError(f"{name}: at most {self._most_threads} threads per group on this device, got {count}")
         return size
 
     def _shared(self, given: Any) -> list[int]:
-        """Return the bytes of each parameter in local memory. Raises LaunchError."""
+        """Return the size in bytes of each parameter in local memory. Raises LaunchError."""
         sizes = list(given) if isinstance(given, list | tuple) else [given] if given else []
         name, most = self.signature.name, self._device.shared_bytes
         if len(sizes) != len(self._local):

@@ -1,4 +1,4 @@
-"""Measures what an OpenCL device reaches in memory traffic and arithmetic, by events around kernels. (torch)"""
+"""Measures the peak memory and arithmetic rates of an OpenCL device, by events around two kernels. (torch)"""
 
 from __future__ import annotations
 

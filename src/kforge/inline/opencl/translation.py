@@ -1,4 +1,4 @@
-"""Builds an OpenCL source with the device's driver, or takes the built program from the cache."""
+"""Compiles an OpenCL source with the device's driver, or takes the compiled program from the cache."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 SOURCE = "kernel.cl"
 ALWAYS = ("-cl-kernel-arg-info",)
-"""Lets the driver tell the types of a kernel's parameters."""
+"""Options of every build. This one makes the driver keep the types of a kernel's parameters."""
 _FORMAT = "2"
-"""Changes with the form of a cached entry."""
+"""Version of the format of a cached entry. It is part of the cache key."""
 _HEAD_END = b"\n"
 _POCL = re.compile(r"^(?P<kind>error|warning|note|fatal error): (?:\S*?/)?[^\s/]+?:(?P<place>\d+:\d+): ")
-"""How PoCL writes a message: `error: /cache/tempfile_R9H1Og.cl:2:10: use of undeclared identifier 'y'`."""
+"""Matches a message of PoCL: `error: /cache/tempfile_R9H1Og.cl:2:10: use of undeclared identifier 'y'`."""
 _CLANG = re.compile(r'^(?:"?[^\s":]*"?|<\w+>):(?P<place>\d+:\d+): ')
-"""How other drivers do: `<kernel>:2:10: error: …`, `input.cl:2:10: error: …`, `1:2:10: error: …`."""
+"""Matches a message of other drivers: `<kernel>:2:10: error: …`, `input.cl:2:10: error: …`, `1:2:10: error: …`."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class KernelParameter:
 
     name: str
     spelling: str
-    """The type's name without its stars."""
+    """The type's name without stars."""
     space: str
-    """`global`, `constant`, `local` or `private`."""
+    """The address space: `global`, `constant`, `local` or `private`."""
     stars: int
     constant: bool
-    """Whether what it points at is not written."""
+    """Whether the kernel only reads the memory that the parameter points to."""
 
     def read(self, place: str) -> Parameter:
-        """Return how it is called from Python. Raises CompileError for a type that cannot be passed."""
+        """Return the parameter as Python passes it. Raises CompileError for a type that cannot be passed."""
         element = types.element(self.spelling, pointer=bool(self.stars))
         if element is None or self.stars > 1:
             raise CompileError(
-                f"{place} '{self.spelling}{'*' * self.stars} {self.name}' cannot be called from Python; "
+                f"{place} '{self.spelling}{'*' * self.stars} {self.name}' cannot be passed from Python; "
                 "use a pointer to __global memory, or a value of float, double or an integer type"
             )
         return Parameter(self.name, element, bool(self.stars))
@@ -56,17 +56,17 @@ class KernelParameter:
 
 @dataclass(frozen=True)
 class Program:
-    """A built program on a device."""
+    """A compiled program on a device, and the parameters of each of its kernels."""
 
     native: Any
     kernels: dict[str, tuple[KernelParameter, ...]]
 
 
 def translate(device: Device, source: str, flags: tuple[str, ...]) -> Program:
-    """Return the built program.
+    """Return the compiled program, from the cache if possible.
 
-    Raises CompileError when the source does not build, ToolchainError when the driver does not work or the cache cannot
-    be written.
+    Raises CompileError if the source does not compile, and ToolchainError if the driver does not work or the cache
+    cannot be written.
     """
     settings = configuration.current()
     options = (*ALWAYS, *settings.flags, *flags)
@@ -80,7 +80,7 @@ def translate(device: Device, source: str, flags: tuple[str, ...]) -> Program:
         return made
 
     entry = cache.fetch(settings.cache_folder / "opencl", key, build)
-    # a driver may refuse what it made itself, after an update, say
+    # a driver may refuse a program that it compiled itself, for example after an update
     return fresh[0] if fresh else _loaded(device, cache.content(entry)) or _built(device, source, options)
 
 
@@ -98,8 +98,8 @@ def _built(device: Device, source: str, options: tuple[str, ...]) -> Program:
 
 
 def _program_class() -> Any:
-    """Return pyopencl's plain program; the public class adds a cache of its own, and writes a failed source to a
-    file."""
+    """Return pyopencl's private program class. The public class has a cache of its own, and writes a source that fails
+    to a file."""
     from pyopencl._cl import _Program
 
     return _Program
@@ -114,7 +114,7 @@ def _log(device: Device, native: Any) -> str:
 
 
 def plain(line: str) -> str:
-    """Return a compiler's message in the form that other compilers use, with one name for the source."""
+    """Return a compiler's message in the form of other compilers, with `kernel.cl` as the source's name."""
     line = _POCL.sub(rf"{SOURCE}:\g<place>: \g<kind>: ", line)
     return _CLANG.sub(rf"{SOURCE}:\g<place>: ", line)
 
@@ -138,14 +138,15 @@ def _parameters(opencl: Any, kernel: Any) -> tuple[KernelParameter, ...]:
 
 
 def _entry(device: Device, program: Program) -> bytes:
-    """Return what is cached: the parameters, which drivers do not keep in a built program, and the program."""
+    """Return the content of a cache entry: the parameters, which drivers do not keep in a compiled program, and the
+    program."""
     head = {name: [list(vars(one).values()) for one in found] for name, found in program.kernels.items()}
     binary = program.native.get_info(device.opencl.program_info.BINARIES)[0]
     return json.dumps(head).encode() + _HEAD_END + bytes(binary)
 
 
 def _loaded(device: Device, content: bytes) -> Program | None:
-    """Return the program of a cached entry; None where the driver does not take it."""
+    """Return the program of a cache entry, or None if the driver does not accept it."""
     head, _, binary = content.partition(_HEAD_END)
     try:
         native = _program_class()(device.context, [device.native], [binary])

@@ -1,4 +1,4 @@
-"""The types of OpenCL C that a kernel's parameters may have, by their spelling there."""
+"""A table of the OpenCL C types that a kernel's parameters may have, by their spelling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _INTEGERS = {
     "char": (ctypes.c_int8, ("int8", "bool")),
     "uchar": (ctypes.c_uint8, ("uint8", "bool")),
     "short": (ctypes.c_int16, ("int16",)),
-    # raw bits: OpenCL C has no bfloat16, and half only where the device has it
+    # raw bits: OpenCL C has no bfloat16, and only some devices have half
     "ushort": (ctypes.c_uint16, ("uint16", "bfloat16", "float16")),
     "int": (ctypes.c_int32, ("int32",)),
     "uint": (ctypes.c_uint32, ("uint32",)),
@@ -18,7 +18,7 @@ _INTEGERS = {
     "ulong": (ctypes.c_uint64, ("uint64",)),
 }
 _LANES = {2: 2, 3: 4, 4: 4, 8: 8, 16: 16}
-"""The numbers of a vector, and how many it takes the room of."""
+"""Number of components of a vector type, and the number of components whose room it takes in memory."""
 
 
 def _elements() -> list[Element]:
@@ -42,9 +42,9 @@ _ELEMENTS = {one.spelling: one for one in _elements()}
 
 
 def element(spelling: str, *, pointer: bool) -> Element | None:
-    """Return the type of this name; None where it cannot be passed.
+    """Return the type of this name, or None if it cannot be passed.
 
-    A pointer to a type that the source defines itself takes any tensor: its size is not known here.
+    A pointer to a type that the source itself defines takes any tensor, because the size of that type is not known.
     """
     found = _ELEMENTS.get(spelling)
     if found is None and pointer:

@@ -1,4 +1,5 @@
-"""Compiles WGSL by the compiler inside `wgpu` (Naga), and puts its messages into the form that other compilers use."""
+"""Compiles WGSL with the compiler inside `wgpu` (Naga), and puts its messages into the form that other compilers
+use."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ _PLACE = re.compile(r"(?:┌─ \S*?)?:(\d+):(\d+)$")
 _PROBLEM = re.compile(r"(?:parsing error|Shader validation error|error): (.*)")
 _HEADER = re.compile(r"\s*(Validation Error|Caused by:|In wgpu\w+)\s*$")
 _ENABLED = re.compile(r"\benable\s+subgroups\s*;")
-"""Naga has subgroup functions, but does not know the directive that the standard asks for."""
+"""Matches the directive that the standard requires for subgroup functions. Naga has these functions but rejects the
+directive."""
 
 
 def module(device: Device, text: str) -> Any:
     """Return the compiled module. Raises CompileError."""
-    # blanks, so that columns stay as they are
+    # the directive is replaced by blanks, so that columns in messages stay correct
     plain = _ENABLED.sub(lambda found: " " * len(found[0]), text)
     try:
         return device.native.create_shader_module(code=plain)
@@ -29,7 +31,7 @@ def module(device: Device, text: str) -> Any:
 
 
 def compile_error(error: Exception) -> CompileError:
-    """Return the compiler's message with its place first, as other compilers have it."""
+    """Return the compiler's message as a CompileError, with the place in the source first."""
     log = str(error).strip()
     lines = [line for line in log.splitlines() if line.strip() and not _HEADER.match(line)]
     problem, place, rest = "", "", []

@@ -1,21 +1,21 @@
-"""What a launch knows of a WGSL source: kernels, and the variables that take their arguments."""
+"""What a launch must know about a WGSL source: its kernels, and the variables that take their arguments."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SIZES = {"f16": 2, "f32": 4, "i32": 4, "u32": 4, "f64": 8, "i64": 8, "u64": 8}
-"""Bytes of each scalar type; the last three are extensions of `wgpu`, not of every browser."""
+"""Bytes of each scalar type. The last three types are extensions of `wgpu` that not every browser has."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A scalar, a vector, or an array of either."""
+    """The type of a variable: a scalar, a vector, or an array of either."""
 
     scalar: str
     lanes: int = 1
     count: int | None = 1
-    """Number of elements of an array; None for an array as long as its tensor."""
+    """Number of elements of an array. None if the array is as long as its tensor."""
 
     @property
     def spelling(self) -> str:
@@ -28,13 +28,13 @@ class Shape:
 
     @property
     def alignment(self) -> int:
-        """The multiple of bytes at which one element begins."""
+        """Alignment of one element in bytes."""
         return SIZES[self.scalar] * (4 if self.lanes == 3 else self.lanes)
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """A storage variable: it takes a tensor."""
+    """A storage variable, which takes a tensor."""
 
     name: str
     binding: int
@@ -44,7 +44,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Uniform:
-    """A uniform variable: it takes one number for each member."""
+    """A uniform variable, which takes one number for each of its members."""
 
     name: str
     binding: int
@@ -53,24 +53,24 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Override:
-    """A constant that gets its value with the pipeline."""
+    """An override constant, whose value is set when the kernel's pipeline is made."""
 
     name: str
     key: str
-    """The name, or the number of its `@id`."""
+    """The constant's name, or the number in its `@id` attribute."""
     default: int | None
-    """None if the declaration has no default, or one that is not an integer."""
+    """The default value. None if there is none, or if it is not an integer."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel."""
+    """A kernel: its variables and its group size."""
 
     name: str
     buffers: tuple[Buffer, ...]
     uniforms: tuple[Uniform, ...]
     group_size: tuple[int | Override, int | Override, int | Override]
     read: frozenset[str]
-    """The buffers of which a value is, or may be, read."""
+    """Names of the buffers that the kernel reads, or may read."""
     group_bytes: int
-    """Bytes of workgroup memory, as far as their number is in the source."""
+    """Bytes of workgroup memory, as far as the source states their number."""

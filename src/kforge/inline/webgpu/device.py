@@ -1,6 +1,7 @@
-"""The WebGPU device of this process: opened once, with buffers that are used again.
+"""The WebGPU device of this process, opened once, and its buffers, which are reused.
 
-`main` writes the device's description, for a process that must not load the driver itself.
+`main` writes the device's description to a file. It is run in a separate process by programs that must not load the
+driver themselves.
 """
 
 from __future__ import annotations
@@ -23,31 +24,32 @@ if TYPE_CHECKING:
 
 INSTALL_PACKAGE = "pip install wgpu"
 INSTALL_DRIVER = "apt install mesa-vulkan-drivers"
-"""The driver for machines without a GPU, lavapipe; GPUs bring their own."""
+"""Command that installs lavapipe, the driver for machines without a GPU. GPUs have drivers of their own."""
 _BACKENDS = ("Vulkan", "Metal", "DX12")
-"""OpenGL is left out: it lacks most of what kernels need, and looks for a display."""
+"""Graphics interfaces that may be used. OpenGL is left out: it lacks most features that kernels need, and looks for a
+display."""
 _FEATURES = (
     "timestamp-query", "shader-f16", "subgroup", "subgroup-barrier", "shader-int64", "shader-f64",
     "shader-float32-atomic",
 )  # fmt: skip
-"""What kernels may use where the device has it; all but the first two are extensions."""
+"""Features that kernels may use if the device has them. All but the first two are extensions."""
 _KEPT_BYTES = 256 << 20
 """Most bytes of buffers that are kept for later launches."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a device before it is opened."""
+    """Properties of a device that are known before it is opened."""
 
     name: str
     driver: str
     """Name and version of the driver."""
     is_processor: bool
-    """Whether its kernels run on the host's processors."""
+    """Whether kernels run on the host's processors."""
 
 
 class Device:
-    """An open device with its limits."""
+    """An open device, its limits, and buffers for reuse."""
 
     def __init__(self, wgpu: Any, adapter: Any) -> None:
         features = adapter.features
@@ -72,7 +74,7 @@ class Device:
 
     @contextmanager
     def buffer(self, size: int, usage: int) -> Iterator[Any]:
-        """Lend a buffer of at least this many bytes; its content is what the last user left."""
+        """Yield a buffer of at least this many bytes, for the `with` block. Its content is undefined."""
         room = _room(size)
         free = self._free.setdefault((room, usage), [])
         if free:
@@ -96,7 +98,7 @@ class Device:
 
 def open_device() -> Device:
     """Return the device of this process, opened at the first call. Raises ToolchainError."""
-    # a forked process has none of its parent's threads, and the driver needs them
+    # a forked process must open the device anew: it has none of its parent's threads, which the driver needs
     return _opened(os.getpid())
 
 
@@ -107,11 +109,11 @@ def _opened(process: int) -> Device:  # noqa: ARG001 - one device a process
         try:
             return Device(wgpu, adapter)
         except RuntimeError as error:
-            raise ToolchainError(f"the device for WebGPU does not open: {error}") from error
+            raise ToolchainError(f"the device for WebGPU cannot be opened: {error}") from error
 
 
 def _chosen() -> tuple[Any, Any]:
-    """Return the package and its adapter for the fastest device. Raises ToolchainError."""
+    """Return the package `wgpu` and its adapter for the fastest device. Raises ToolchainError."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras
@@ -143,7 +145,7 @@ def _described(adapter: Any) -> Description:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep `wgpu` from printing a page about what the device lacks for graphics."""
+    """Keep `wgpu` from printing a long warning about missing graphics features."""
     logger = logging.getLogger("wgpu")
     before = logger.disabled
     logger.disabled = True
@@ -154,7 +156,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _room(size: int) -> int:
-    """Return the bytes of a buffer that holds `size` bytes: few different ones, so that buffers fit again."""
+    """Return the size of the buffer to allocate for `size` bytes. There are only few different sizes, so that buffers
+    can be reused."""
     least = 256
     while least < size:
         least *= 2
@@ -163,7 +166,7 @@ def _room(size: int) -> int:
 
 
 def main(file: str) -> None:
-    """Write the description of the device, or the reason why no device was found, to this file as JSON."""
+    """Write the device's description, or the reason why there is no device, to this file as JSON."""
     try:
         told = asdict(_described(_chosen()[1]))
     except ToolchainError as error:

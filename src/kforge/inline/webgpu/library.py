@@ -1,5 +1,5 @@
-"""Kernels of a WGSL source: arguments are checked and copied to the device, outputs are copied back. (torch, at a
-launch)"""
+"""Kernels of a WGSL source: checks the arguments of a call, copies them to the device, runs the kernel and copies the
+outputs back. (torch, at a launch)"""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from kforge.inline.webgpu.declarations import Entry
 
 _ALIGNMENT = 4
-"""Bytes of which every copy and every binding is a multiple."""
+"""Every copy and every binding is a multiple of this many bytes."""
 
 
 def build(text: str, flags: tuple[str, ...]) -> Library:
-    """Compile the source for this process's device.
+    """Return the library compiled for this process's device.
 
-    Raises CompileError when the source does not build or has no kernel that can be called, ToolchainError when there is
-    no `wgpu` or no device.
+    Raises CompileError if the source does not compile or has no kernel that can be called, and ToolchainError if there
+    is no `wgpu` or no device.
     """
     if flags:
         raise CompileError(f"WGSL has no compiler flags, got {list(flags)}")
@@ -48,7 +48,7 @@ def _kernel(text: str, name: str) -> WebgpuKernel:
 
 
 class WebgpuKernel:
-    """One `@compute` function."""
+    """One `@compute` function that can be launched."""
 
     def __init__(self, device: Device, module: Any, entry: Entry, text: str) -> None:
         self._device = device
@@ -64,14 +64,15 @@ class WebgpuKernel:
         self._layout, self._pipeline_layout = self._layouts()
         self._pipelines: dict[geometry.Three, Any] = {}
         if all(not isinstance(one, Override) or one.default is not None for one in entry.group_size):
-            # now, because a source that does not build should say so when it is built
+            # made now, so that a source that does not compile fails in `build` and not at the first launch
             self._pipeline(self._group(None))
 
     def __call__(self, *arguments: Any, threads: Any, group_size: Any = None) -> None:
-        """Copy the tensors to the device, run the kernel and copy the outputs back; returns when they are there.
+        """Copy the tensors to the device, run the kernel, copy the outputs back, and return when they are in host
+        memory.
 
-        `threads` and `group_size` are a number or up to three of them; see the package for how they relate to the
-        source. Raises LaunchError when something does not fit the kernel or the device.
+        `threads` and `group_size` are a number or up to three numbers; the package's docstring says how they relate to
+        the source. Raises LaunchError if an argument does not fit the kernel or the device.
         """
         size = self._group(group_size)
         groups = self._grid(threads, size)
@@ -90,7 +91,7 @@ class WebgpuKernel:
         return _kernel, (self._text, self._entry.name)
 
     def _tensors(self, arguments: Sequence[Any]) -> list[tensors.Passed]:
-        """Check the tensors of a launch and convert them. Raises LaunchError."""
+        """Return the checked and converted tensors of a launch. Raises LaunchError."""
         name, buffers = self._entry.name, self._entry.buffers
         placed = [(index, one) for index, one in enumerate(arguments, start=1) if _is_tensor(one)]
         others = len(arguments) - len(placed)
@@ -117,7 +118,8 @@ class WebgpuKernel:
         return given
 
     def _check_overlap(self, given: Sequence[tensors.Passed]) -> None:
-        """Refuse two tensors that share memory where one is written: each has its own copy on the device."""
+        """Raise LaunchError if two tensors share memory and one of them is written, because each has its own copy on
+        the device."""
         spans = sorted(
             (one.tensor.data_ptr(), one.tensor.data_ptr() + one.tensor.numel() * one.tensor.element_size(), index)
             for index, one in enumerate(given)
@@ -131,16 +133,17 @@ class WebgpuKernel:
                     first, second = sorted((given[index].buffer.name, given[other].buffer.name))
                     raise LaunchError(
                         f"{self._entry.name}: {first} and {second} share memory, and one is written; "
-                        "give the kernel one variable for both, or pass a .clone()"
+                        "use one variable for both in the kernel, or pass a .clone()"
                     )
 
     def _group(self, group_size: Any) -> geometry.Three:
-        """Return the size of a group, from the launch and the source. Raises LaunchError."""
+        """Return the size of a thread group, from the launch and the source. Raises LaunchError if they contradict each
+        other."""
         name, declared = self._entry.name, self._entry.group_size
         if group_size is None:
             for one in declared:
                 if isinstance(one, Override) and one.default is None:
-                    raise LaunchError(f"{name}: group_size must be given: the source leaves {one.name} open")
+                    raise LaunchError(f"{name}: group_size must be given: {one.name} has no default in the source")
             x, y, z = (one.default or 0 if isinstance(one, Override) else one for one in declared)
             return x, y, z
         size = geometry.group(name, group_size, self._device.limits)
@@ -163,7 +166,7 @@ class WebgpuKernel:
             raise LaunchError(f"{error}; let the kernel loop over its elements, or use a second dimension") from None
 
     def _layouts(self) -> tuple[Any, Any]:
-        """The bindings that the kernel uses, as a layout that its pipelines share."""
+        """Return the layout of the bindings that the kernel uses, and the pipeline layout made of it."""
         stage = self._device.wgpu.ShaderStage.COMPUTE
         entries = [
             {
@@ -242,7 +245,7 @@ class WebgpuKernel:
 
 
 class _Timing:
-    """Timestamps of the device at the begin and the end of one launch."""
+    """Timestamps of the device at the beginning and the end of one launch."""
 
     def __init__(self, device: Device, stack: ExitStack) -> None:
         self._wgpu = device.wgpu
@@ -261,7 +264,7 @@ class _Timing:
         encoder.copy_buffer_to_buffer(self._resolved, 0, self._back, 0, 16)
 
     def read(self) -> tuple[int, int]:
-        """Return begin and end in nanoseconds."""
+        """Return the beginning and the end in nanoseconds."""
         self._back.map_sync(self._wgpu.MapMode.READ, 0, 16)
         try:
             content = bytes(self._back.read_mapped(0, 16, copy=True))
@@ -279,7 +282,7 @@ def _rounded(size: int) -> int:
 
 
 def _bytes(content: Any, size: int) -> Any:
-    """Return the bytes of a tensor, with zeros up to a whole number of copied words."""
+    """Return the bytes of a tensor, padded with zeros to a multiple of four."""
     import torch
 
     raw = content.view(torch.uint8)

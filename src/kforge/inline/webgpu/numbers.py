@@ -1,4 +1,4 @@
-"""Lays the numbers of a launch out as uniform variables have them, or says which one does not fit."""
+"""Packs the numbers of a launch into the bytes of uniform variables. A number that does not fit raises LaunchError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FORMS = {"f16": "e", "f32": "f", "f64": "d", "i32": "i", "u32": "I", "i64": "q", "u64": "Q"}
 _LEAST_ALIGNMENT = 16
-"""Uniform variables are a multiple of this many bytes."""
+"""The size of a uniform variable is a multiple of this many bytes."""
 
 
 class Block:
@@ -29,7 +29,7 @@ class Block:
         self.count = len(self.names)
 
     def pack(self, values: Sequence[Any]) -> list[bytes]:
-        """Return the content of each uniform variable. Raises LaunchError."""
+        """Return the bytes of each uniform variable. Raises LaunchError if a number does not fit its type."""
         given = iter(values)
         packed = []
         for uniform in self._uniforms:

@@ -1,4 +1,4 @@
-"""Measures what a WebGPU device reaches in memory traffic and arithmetic, by timestamps around kernels. (torch)"""
+"""Measures the peak memory and arithmetic rates of a WebGPU device, by timestamps around two kernels. (torch)"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reads what a launch must know of a WGSL source: its kernels, the variables that each uses, and their types.
+"""Reads from a WGSL source what a launch must know: its kernels, the variables that each uses, and their types.
 
-WGSL has no reflection in `wgpu`'s Python interface. The compiler checks the source; this reader only has to understand
-sources that the compiler accepts.
+`wgpu`'s Python interface has no reflection, so the text is parsed here. The compiler has checked the source before, so
+that this parser only has to understand valid sources.
 """
 
 from __future__ import annotations
@@ -30,23 +30,25 @@ _OPERATORS = {
 
 @dataclass(frozen=True)
 class _Function:
+    """A function of a WGSL source."""
+
     name: str
     attributes: Mapping[str, Sequence[str]]
     words: Sequence[str]
     """The words of the body."""
     parameters: frozenset[str]
-    """The names of the parameters, which hide variables."""
+    """The names of the parameters, which hide variables of the module."""
 
 
 def entries(source: str) -> tuple[Entry, ...]:
-    """Return the kernels of a source that the compiler has accepted. Raises CompileError for one that cannot be
+    """Return the kernels of a source that the compiler has accepted. Raises CompileError for a kernel that cannot be
     called."""
     module = _Module(source)
     return tuple(module.entry(one) for one in module.functions.values() if "compute" in one.attributes)
 
 
 class _Module:
-    """The declarations of a source by name."""
+    """The declarations of a source, by name."""
 
     def __init__(self, source: str) -> None:
         self.functions: dict[str, _Function] = {}
@@ -55,7 +57,8 @@ class _Module:
         self.aliases: dict[str, Sequence[str]] = {}
         self.structures: dict[str, Sequence[str]] = {}
         self.variables: dict[str, tuple[Mapping[str, Sequence[str]], Sequence[str], Sequence[str]]] = {}
-        """Attributes, what is between the angle brackets after `var`, and the words of the type."""
+        """For each variable: its attributes, the words between the angle brackets after `var`, and the words of its
+        type."""
         tokens = tokenize(source)
         position = 0
         while position < len(tokens):
@@ -124,7 +127,7 @@ class _Module:
         )
 
     def _reached(self, function: _Function) -> Iterator[_Function]:
-        """Yield a function and all that it calls."""
+        """Yield a function, and all functions that it calls, directly or indirectly."""
         found = {function.name: function}
         waiting = [function]
         while waiting:
@@ -167,7 +170,10 @@ class _Module:
                 f"{', '.join(SIZES)}, a vector of two or four of them, or atomic<T>"
             )
         if shape.lanes == 3:
-            raise CompileError(f"{place}: an element {shape.spelling} takes 16 bytes, three numbers of a tensor 12")
+            raise CompileError(
+                f"{place}: an element {shape.spelling} takes 16 bytes in a buffer, but three numbers of a tensor "
+                f"take 12; use array<{shape.scalar}>"
+            )
         return shape
 
     def _members(self, place: str, variable: str, words: Sequence[str]) -> tuple[tuple[str, Shape], ...]:
@@ -188,7 +194,7 @@ class _Module:
         return members
 
     def _bytes(self, words: Sequence[str]) -> int:
-        """Bytes of a workgroup variable; 0 where the source does not say."""
+        """Return the bytes of a workgroup variable, or 0 if the source does not state its size."""
         words = self._resolved(words)
         if words[:2] == ["array", "<"]:
             element, *length = _split(words[2:-1])
@@ -226,7 +232,7 @@ class _Module:
         return [word for word in words if word != ","] if words[-1:] == [","] else list(words)
 
     def _integer(self, words: Sequence[str]) -> int | None:
-        """Return the value of an integer expression of numbers and constants; None where it is anything else."""
+        """Return the value of an integer expression of numbers and constants, or None for any other expression."""
         parts = []
         for position, word in enumerate(words):
             number = _INTEGER.match(word)
@@ -259,7 +265,7 @@ def _value(node: ast.expr) -> int:
 
 
 def _attributes(words: Sequence[str]) -> tuple[dict[str, Sequence[str]], list[str]]:
-    """Return the attributes at the front by name, each with the words in its parentheses, and the rest."""
+    """Return the attributes at the beginning, each with the words in its parentheses, and the words after them."""
     found: dict[str, Sequence[str]] = {}
     position = 0
     while position + 1 < len(words) and words[position] == "@":
@@ -275,7 +281,7 @@ def _attributes(words: Sequence[str]) -> tuple[dict[str, Sequence[str]], list[st
 
 
 def _split(words: Sequence[str]) -> list[list[str]]:
-    """Cut at the commas outside of brackets; an empty part at the end is left out."""
+    """Return the words, split at commas that are not inside brackets. Empty parts are left out."""
     parts: list[list[str]] = [[]]
     depth = 0
     for word in words:
@@ -294,7 +300,8 @@ def _names(parameters: Sequence[str]) -> Iterator[str]:
 
 
 def _reads(function: _Function, variable: str) -> bool:
-    """Whether a function does anything with a variable but write its elements and ask for its length."""
+    """Return whether a function may read a variable: whether it does anything except write its elements and ask for its
+    length."""
     words = function.words
     for position, word in enumerate(words):
         if word != variable or words[position - 1 : position] == ["."]:

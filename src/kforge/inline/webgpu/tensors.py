@@ -1,4 +1,5 @@
-"""Tensors at the border of a device: what is copied there as it is, what is converted, and what is refused. (torch)
+"""Converts tensors for a device and back: which dtypes are copied as they are, which are converted, and which are
+refused. (torch)
 
 | WGSL | tensors copied as they are | tensors converted |
 | --- | --- | --- |
@@ -7,9 +8,9 @@
 | i32, u32 | int32, uint32 | bool, int8, uint8, int16, uint16, int64 and each other's, by value |
 | i64, u64, f64 | int64, uint64, float64 | |
 
-An integer that does not fit is a LaunchError on the way in and on the way out. An output of a wider type may hold
-anything before the launch, because it comes from `torch.empty`: where a kernel only writes it, values that do not fit
-are replaced by a mark, and a mark that is still there after the launch is a LaunchError.
+An integer that does not fit raises a LaunchError, before and after the launch. An output of a wider type may hold any
+values before the launch, because it comes from `torch.empty`. If the kernel only writes it, values that do not fit are
+replaced by a mark. A mark that is still there after the launch raises a LaunchError.
 """
 
 from __future__ import annotations
@@ -28,34 +29,34 @@ _DEVICE = {
     "f16": "float16", "f32": "float32", "f64": "float64", "i32": "int32", "u32": "uint32", "i64": "int64",
     "u64": "uint64",
 }  # fmt: skip
-"""The dtype that has the same bits, for each scalar type of WGSL."""
+"""For each scalar type of WGSL, the dtype with the same bits."""
 _FLOATS = ("float16", "bfloat16")
 _INTEGERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 _CONVERTED = {"f32": _FLOATS, "i32": _INTEGERS, "u32": _INTEGERS}
 _RANGES = {"i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1)}
 _MARKS = {"i32": -(2**31) + 1, "u32": 2**32 - 2}
-"""What an output holds where its tensor held a value that does not fit: unlikely results."""
+"""The mark for a value that does not fit, by type. It is a value that a kernel is unlikely to compute."""
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A tensor on its way to the device and back."""
+    """A tensor that is copied to the device and perhaps back."""
 
     place: str
-    """How messages name the argument."""
+    """The name of the argument in messages."""
     buffer: Buffer
     tensor: torch.Tensor
     content: torch.Tensor
-    """What the device gets, in host memory."""
+    """The converted tensor, in host memory, that is copied to the device."""
     marked: torch.Tensor | None = None
-    """Where `content` holds the mark for a value that does not fit."""
+    """A mask of the elements of `content` that hold the mark. None if there are none."""
 
     @property
     def nbytes(self) -> int:
         return self.content.numel() * self.content.element_size()
 
     def receive(self, made: memoryview) -> None:
-        """Write what the device has made into the tensor. Raises LaunchError for a value that does not fit."""
+        """Copy the device's results into the tensor. Raises LaunchError for a value that does not fit."""
         if self.content.dtype == self.tensor.dtype:
             _fill(self.tensor, made)
             return
@@ -69,7 +70,7 @@ class Passed:
         if self.marked is not None and bool((wide[self.marked] == _MARKS[scalar]).any()):
             raise LaunchError(
                 f"{self.place} held values that do not fit {scalar} before the launch, and the kernel has not "
-                "overwritten all of them; begin with torch.zeros"
+                "overwritten all of them; make the tensor with torch.zeros"
             )
         low, high = _limits(self.tensor)
         _check(wide, low, high, f"{self.place}: the kernel wrote", _name(self.tensor))
@@ -77,7 +78,7 @@ class Passed:
 
 
 def passed(place: str, buffer: Buffer, value: Any, *, only_written: bool) -> Passed:
-    """Check a tensor and convert it for the device. Raises LaunchError."""
+    """Return a tensor, checked and converted for the device. Raises LaunchError."""
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -107,8 +108,8 @@ def passed(place: str, buffer: Buffer, value: Any, *, only_written: bool) -> Pas
 
 
 def _may_exceed(name: str, scalar: str) -> bool:
-    """Whether a value of this dtype may not fit; memory that nothing has written may hold a bool that is neither 0 nor
-    1."""
+    """Return whether values of this dtype may not fit the WGSL type. A bool in uninitialized memory may be neither 0
+    nor 1."""
     return name in ("bool", "int64", "uint32" if scalar == "i32" else "int32") or (
         scalar == "u32" and name in ("int8", "int16")
     )
@@ -118,7 +119,7 @@ def _fill(tensor: torch.Tensor, content: memoryview) -> None:
     import numpy
     import torch
 
-    # by numpy, because torch takes no memory that it may not write
+    # numpy is used because torch does not accept read-only memory
     raw = tensor.view(torch.uint8).numpy()
     numpy.copyto(raw, numpy.frombuffer(content, numpy.uint8)[: raw.size])
 

@@ -1,1 +1,1 @@
-"""C++ with OpenMP on the host's processor."""
+"""The platform for C++ with OpenMP on the host's processor."""

@@ -1,4 +1,5 @@
-"""The host's processor. Calls are synchronous, and C++ loops often reach a higher memory bandwidth than torch does."""
+"""The adapter for the host's processor. Calls are synchronous, and C++ loops often reach a higher memory bandwidth than
+torch."""
 
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ extern "C" float total(const float* __restrict__ b, int64_t n) {
 
 
 class Adapter(platforms.Adapter):
+    """The adapter for C++ on the host's processor."""
+
     def features(self) -> frozenset[str]:
         return host.features()
 
@@ -37,10 +40,11 @@ class Adapter(platforms.Adapter):
         return found if isinstance(found, NoSanitizer) else (found,)
 
     def synchronize(self) -> None:
-        """A host call is done when it returns."""
+        """Do nothing: a call on the host is done when it returns."""
 
     def measure_peaks(self) -> Peaks:
-        """Return torch's figures, with the bandwidth of STREAM's triad and of a plain sum where those are higher."""
+        """Return the rates that torch reaches, with the bandwidth of STREAM's triad or of a plain sum if that is
+        higher."""
         import torch
 
         from kforge.platforms import peaks

@@ -1,1 +1,1 @@
-"""CUDA C++ on an NVIDIA GPU."""
+"""The platform for CUDA C++ on NVIDIA GPUs."""

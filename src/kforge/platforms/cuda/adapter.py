@@ -1,4 +1,4 @@
-"""CUDA: NVRTC builds the kernels, also without a GPU."""
+"""The adapter for CUDA. NVRTC builds the kernels, also on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ _LANGUAGE = "cuda"
 
 
 class Adapter(NvidiaAdapter):
+    """The adapter for CUDA C++ on NVIDIA GPUs."""
+
     def probe(self) -> str | None:
         if (reason := super().probe()) is not None:
             return reason
@@ -31,7 +33,8 @@ class Adapter(NvidiaAdapter):
             return super().versions()
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Compile the kernels of a program for the default architecture. Nothing of the program is run."""
+        """Compile the kernels of a program for the default architecture, without running any of the program. Returns
+        that architecture; empty without kernels or without NVRTC. Raises PlatformError if a kernel does not compile."""
         sources = kernel_sources(kernel.read_text(encoding="utf-8"), _LANGUAGE)
         try:
             compiler = toolkit.compiler()

@@ -1,1 +1,1 @@
-"""HIP on AMD's GPUs, by a torch that was built for ROCm."""
+"""The platform for HIP on AMD GPUs, with a torch that was built for ROCm."""

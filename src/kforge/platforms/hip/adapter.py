@@ -1,4 +1,5 @@
-"""AMD's GPUs by a torch that was built for ROCm, whose device is named `cuda`; elsewhere programs are only built.
+"""The adapter for AMD GPUs, with a torch that was built for ROCm and calls its device `cuda`. On other machines
+programs are only built.
 
 No part of it has run on an AMD GPU.
 """
@@ -19,6 +20,8 @@ _LANGUAGE = "hip"
 
 
 class Adapter(GeneralAdapter):
+    """The adapter for HIP C++ on AMD GPUs."""
+
     def probe(self) -> str | None:
         return super().probe() or _missing_device() or _torch_without_rocm()
 
@@ -31,7 +34,9 @@ class Adapter(GeneralAdapter):
         torch.set_float32_matmul_precision("highest" if precision == "strict" else "high")
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Compile the kernels of a program for one architecture, by clang. Nothing of the program is run."""
+        """Compile the kernels of a program with clang for one architecture, without running any of the program. Returns
+        that architecture; empty if the program has no kernels. Raises PlatformError if a kernel does not compile or
+        there is no clang."""
         sources = kernel_sources(kernel.read_text(encoding="utf-8"), _LANGUAGE)
         for source in sources:
             try:
@@ -48,11 +53,12 @@ class Adapter(GeneralAdapter):
 
 
 def _missing_device() -> str | None:
-    return None if _DRIVER.exists() else f"no AMD GPU ({_DRIVER} is not there)"
+    return None if _DRIVER.exists() else f"no AMD GPU found ({_DRIVER} does not exist)"
 
 
 def _torch_without_rocm() -> str | None:
-    """Why this torch has no ROCm, from its files (the orchestrator does not import torch); None where it has."""
+    """Return a reason if this torch was built without ROCm, otherwise None. It looks at torch's files, because the
+    orchestrator does not import torch."""
     spec = importlib.util.find_spec("torch")
     places = spec.submodule_search_locations if spec is not None else None
     if places and not any((Path(place) / "lib" / "libtorch_hip.so").exists() for place in places):

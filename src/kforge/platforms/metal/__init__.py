@@ -1,1 +1,1 @@
-"""Metal on the GPU of a Mac, or elsewhere on the host by our emulator."""
+"""The platform for Metal: on the GPU of a Mac, or on other machines in kforge's emulator on the host."""

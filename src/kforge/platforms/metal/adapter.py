@@ -1,6 +1,7 @@
-"""Metal: on a Mac its GPU by torch's MPS device, elsewhere the emulator on the host's processor, for correctness only.
+"""The adapters for Metal: on a Mac its GPU, through torch's MPS device; on other machines the emulator on the host's
+processor, for correctness only.
 
-The part for a Mac was written by Apple's and torch's documentation and has never run on one.
+The part for a Mac follows Apple's and torch's documentation, and has never run on a Mac.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _IMPORT = (
 
 
 class Emulated(GeneralAdapter):
-    """Kernels run on the host's processor, with every access checked."""
+    """The adapter for other machines: kernels run on the host's processor, and every memory access is checked."""
 
     def probe(self) -> str | None:
         try:
@@ -54,10 +55,10 @@ class Emulated(GeneralAdapter):
 
 
 class OnMac(GeneralAdapter):
-    """Kernels run on the GPU of a Mac."""
+    """The adapter for a Mac: kernels run on its GPU."""
 
     def device_nodes(self) -> tuple[str, ...]:
-        # by their names in the IOKit registry of Apple silicon, and the services by which Metal compiles
+        # user clients by their names in the IOKit registry of Apple silicon, and the services with which Metal compiles
         return (
             "AGXDeviceUserClient", "AGXSharedUserClient", "IOAccelerationUserClient", "IOSurfaceRootUserClient",
             "IOSurfaceAcceleratorClient", "com.apple.MTLCompilerService", "com.apple.cvmsServ",
@@ -76,4 +77,4 @@ Base: Any = OnMac if sys.platform == "darwin" else Emulated
 
 
 class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
-    """The adapter for this machine."""
+    """The adapter for this machine, one of the two above."""

@@ -1,1 +1,1 @@
-"""Plain PyTorch on the host: the whole stack without hardware or compiler."""
+"""The platform for plain PyTorch on the host. It runs all of kforge without special hardware and without a compiler."""

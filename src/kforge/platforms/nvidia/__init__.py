@@ -1,1 +1,1 @@
-"""What the platforms on NVIDIA's GPUs share. No platform itself: it has no `platform.toml`."""
+"""Code that the platforms on NVIDIA GPUs share. This folder is no platform itself: it has no `platform.toml`."""

@@ -1,4 +1,4 @@
-"""Common parts of the platforms on NVIDIA's GPUs: device, driver files, caches and peaks."""
+"""The base adapter of the platforms on NVIDIA GPUs: device, driver files, caches and peak rates."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from kforge.platforms.kernels import KernelOwner
 
 PEAK_BYTES = 1 << 30
-"""Bytes for measuring the bandwidth: more than twelve times the largest L2 cache."""
+"""Bytes that are copied to measure the bandwidth: more than twelve times the largest L2 cache."""
 TRANSFERS = 2
-"""Transfers per wire of the memory bus in a cycle of the clock that the driver reports."""
+"""Transfers per wire of the memory bus in one cycle of the clock that the driver reports."""
 _FLUSHED = 3
-"""Number of times that the L2 cache is overwritten: lines are replaced by a hash, not in order."""
+"""Number of L2 cache sizes that a flush writes. More than one is needed, because lines are replaced by a hash and not
+in order."""
 
 
 def missing_device() -> str | None:
-    """Return why no GPU can be used here, in one line; None when there is one. Does not import torch."""
+    """Return why no GPU can be used on this machine, in one line. None if one can be used. Does not import torch."""
     try:
         driver.load()
     except ToolchainError as error:
@@ -41,7 +42,8 @@ def missing_device() -> str | None:
 
 
 def _torch_without_devices() -> str | None:
-    """Why this torch has no GPU support, from its files (the orchestrator does not import torch); None where it has."""
+    """Return a reason if this torch was built without CUDA, otherwise None. It looks at torch's files, because the
+    orchestrator does not import torch."""
     spec = importlib.util.find_spec("torch")
     places = spec.submodule_search_locations if spec is not None else None
     if places and not any((Path(place) / "lib" / "libtorch_cuda.so").exists() for place in places):
@@ -50,7 +52,7 @@ def _torch_without_devices() -> str | None:
 
 
 class NvidiaAdapter(Adapter):
-    """An adapter whose device is torch's `cuda`."""
+    """The base adapter for platforms whose device is torch's `cuda`."""
 
     def versions(self) -> dict[str, str]:
         versions = super().versions()
@@ -116,7 +118,8 @@ class NvidiaAdapter(Adapter):
         return nvidia_conditions.Gauge.open(driver.load().bus_address(self._index()))
 
     def stopwatch(self) -> Callable[[], int]:
-        """Measure by events of the device, which leave out the host's time."""
+        """Start measuring with events of the device, which do not count the host's time. The returned function gives
+        nanoseconds."""
         import torch
 
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -125,15 +128,14 @@ class NvidiaAdapter(Adapter):
         def read() -> int:
             end.record()
             self.synchronize()
-            # a program can disable the waiting in its own process: then this clock says nothing, and other clocks
-            # decide
+            # a program can disable waiting in its own process; this clock then returns 0, and other clocks decide
             return int(start.elapsed_time(end) * 1e6) if end.query() else 0  # type: ignore[no-untyped-call]
 
         return read
 
     def flush(self) -> None:
         super().flush()
-        # A program may have made L2 lines persistent: those survive any number of writes.
+        # A program may have made L2 lines persistent, so that they survive any number of writes.
         driver.load().reset_persisting_cache(self._index())
 
     def describe_device(self) -> str:
@@ -142,8 +144,8 @@ class NvidiaAdapter(Adapter):
         return f"{native.name(index)} ({native.architecture(index)}, {multiprocessors} multiprocessors)"
 
     def measure_peaks(self) -> Peaks:
-        """Measure memory traffic, and matrix products in every precision that a program may declare; about three
-        seconds."""
+        """Measure the memory bandwidth, and matrix products in every precision that a program may declare. This takes
+        about three seconds."""
         import torch
 
         from kforge.platforms import peaks
@@ -168,10 +170,10 @@ class NvidiaAdapter(Adapter):
         )
 
     def _wired_bytes_per_second(self) -> float | None:
-        """Return the rated bandwidth from clock and width of the memory bus. A read-only kernel comes nearer to it than
-        torch's sums.
+        """Return the rated bandwidth, from the clock and the width of the memory bus. None if a (virtual) device does
+        not report them.
 
-        Virtual devices may report neither.
+        A kernel that only reads comes nearer to this rate than torch's sums, which are measured.
         """
         native, index = driver.load(), self._index()
         hertz, bits = (
@@ -186,7 +188,7 @@ class NvidiaAdapter(Adapter):
         return torch.cuda.current_device()
 
     def _driver_folder(self) -> Iterator[str]:
-        """Yield where the driver's libraries lie: read-only, and on some machines outside the folders that every
-        worker may read."""
+        """Yield the folder of the driver's libraries, which workers must be able to read. On some machines it is
+        outside the usual folders."""
         if missing_device() is None and (file := driver.load().file) is not None:
             yield str(file.parent)

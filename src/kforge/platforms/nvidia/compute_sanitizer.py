@@ -1,11 +1,14 @@
-"""NVIDIA's compute-sanitizer for the platforms on its GPUs: memcheck, initcheck, racecheck and synccheck, a run each.
+"""NVIDIA's compute-sanitizer for the platforms on its GPUs. It has four tools, which run one after the other: memcheck,
+initcheck, racecheck and synccheck.
 
 Covered, in every kernel that the program launches: accesses out of bounds or misaligned, global memory that is read
-before it was written, hazards in shared memory, and barriers that not all threads reach. A tool is believed only where
-it also reported an error that was planted in the same process. Not covered: races in global memory, accesses that stay
-inside one tensor, kernels of the libraries, and a program that hides on purpose; it is not a security border.
-Libraries' kernels are not checked, because instrumenting torch's takes minutes. So initcheck does not see what they
-write, and is used only where a call runs none of them.
+before it was written, hazards in shared memory, and barriers that not all threads reach. The silence of a tool counts
+only if the tool also reported an error that was planted in the same process. Not covered: races in global memory,
+accesses that stay inside one tensor, kernels of libraries, and a program that hides errors on purpose. It is not a
+security boundary.
+
+Kernels of libraries are not checked, because instrumenting torch's kernels takes minutes. So initcheck does not see
+their writes, and is used only if a call runs none of them.
 """
 
 from __future__ import annotations
@@ -30,17 +33,18 @@ if TYPE_CHECKING:
 
 COMMAND = "compute-sanitizer"
 LAUNCHER = "TreeLauncherSubreaper"
-"""The helper with which it starts the program; some of the wheels on PyPI lack it."""
+"""Name of the helper with which compute-sanitizer starts the program. Some wheels on PyPI lack it."""
 PADDING = 512
-"""Bytes after every allocation, so that a small overrun does not end in a neighbour: cudaMalloc packs by 256."""
+"""Bytes of padding after every allocation, so that a small overrun does not reach the next one. cudaMalloc aligns to
+256 bytes."""
 PRINT_LIMIT = 40
-"""Most reports of one run; more would push each other out of the log, of which only the end is kept."""
+"""Most reports of one run. Only the end of a log is kept, and more reports would push the first ones out."""
 _EXCLUDED = (
     f"^_ZN({'|'.join(f'{len(name)}{name}' for name in LIBRARIES)})[0-9]"
     f"|^(sm[0-9]+_xmma|cutlass_[0-9]+|nvjet)_|^({GENERATIONS})_[a-z0-9_]*gemm_[0-9]+x[0-9]+_"
 )
-"""Mangled names of the kernels of torch and of its libraries; names that a program may use itself are not among
-them."""
+"""Pattern of the mangled names of kernels of torch and its libraries. Names that a program could use itself are not
+included."""
 
 _COMMON = (
     # do not instrument a compiler that the program starts
@@ -57,17 +61,18 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "synccheck": _NOT_LIBRARIES,
     "racecheck": ("--racecheck-detect-level=error", *_NOT_LIBRARIES),
 }
-"""The tools with their options, the cheapest first."""
+"""The tools with their options, the cheapest tool first."""
 
-# One allocation per tensor: inside a block of the caching allocator nothing is out of bounds.
+# Every tensor must be an allocation of its own: inside a block of the caching allocator, no access is out of bounds.
 _ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 _CONDITIONS = "every tensor is a separate allocation and kernels run many times slower"
 
 
 def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
-    """Return the four tools; `no_device` says why there is no GPU to run them on."""
+    """Return the four tools, or the reason why they cannot be used. `no_device` is the reason why there is no GPU, if
+    there is none."""
     if no_device is not None:
-        return NoSanitizer(f"{COMMAND} needs the device: {no_device}")
+        return NoSanitizer(f"{COMMAND} needs a GPU: {no_device}")
     command = next(_commands(), None)
     if command is None:
         return NoSanitizer(
@@ -99,7 +104,8 @@ def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
 
 
 def _commands() -> Iterator[Path]:
-    """Yield the program itself: the file on PATH is often a script, or a link to one."""
+    """Yield the paths of the real compute-sanitizer executable. The file on PATH is often a script, or a link to
+    one."""
     on_path = shutil.which(COMMAND)
     roots = [*([Path(on_path).resolve().parents[1]] if on_path else []), *toolkit.places()]
     for folder in (root / place for root in roots for place in (COMMAND, "extras/" + COMMAND, "bin")):
@@ -108,12 +114,14 @@ def _commands() -> Iterator[Path]:
 
 
 def without_kernels(source: str) -> str | None:
-    """Return why there is nothing to check: library kernels are not checked, so the program must have its own."""
+    """Return why a program has nothing to check, or None. Kernels of libraries are not checked, so it must have its
+    own."""
     own = "__global__" in source or "triton" in source
     return None if own else "it has no kernel of its own, and kernels of libraries are not checked"
 
 
 def of_a_library(program: str, kernel: str) -> bool:
+    """Return whether a kernel that this program ran belongs to a library."""
     return owners(program)(kernel) == "library"
 
 
@@ -136,7 +144,8 @@ extern "C" __global__ void kforge_planted_racecheck(float* out) {
 
 
 def plant(error: str, device: str) -> None:
-    """Make the error that one of the tools must report. Raises what torch raises once the device has failed."""
+    """Cause the error that this tool must report, so that the tool's silence about the program can be trusted. Raises
+    what torch raises after the device has failed."""
     import torch
 
     if error not in TOOLS:
@@ -156,15 +165,15 @@ def plant(error: str, device: str) -> None:
 
 
 def reported(tool: str, log: str) -> bool:
-    """Return whether the planted error of a tool is in the log."""
+    """Return whether the log contains the report of this tool's planted error."""
     return any(finding.kernel == PLANTED + tool for finding in findings(log))
 
 
 # --- reports --------------------------------------------------------------------------------------------------
 
 MAX_LINE = 1000
-"""Most characters of a line that are searched. A program may write any log, and a long line would slow a pattern
-down."""
+"""Most characters of a line that are searched. A program can write any log, and a very long line would slow the
+patterns down."""
 _PREFIX = "========="
 _PLACE = re.compile(r"\bat (?P<kernel>\S.*)\+0x[0-9a-f]+(?: in (?P<file>[^\s:]+):(?P<line>\d{1,6}))?")
 _FRAME = re.compile(r"^Device Frame: *(?P<kernel>\S.*)\+0x[0-9a-f]+ in (?P<file>[^\s:]+):(?P<line>\d{1,6})")
@@ -186,15 +195,15 @@ class Finding:
 
     what: str
     kernel: str
-    """Its name, without parameters and template arguments."""
+    """The kernel's name, without parameters and template arguments."""
     places: tuple[str, ...]
-    """`FILE:LINE`, the innermost first; empty where the kernel was built without line numbers."""
+    """Source places as `FILE:LINE`, the innermost first. Empty if the kernel was built without line numbers."""
     details: tuple[str, ...]
     library: bool
 
 
 def read(log: str) -> SanitizerReport | None:
-    """Return the first report about a kernel of the program, without addresses."""
+    """Return the first report about a kernel of the program, without addresses. None if there is no such report."""
     own = [one for one in findings(log) if not one.library and not one.kernel.startswith(PLANTED)]
     if not own:
         return None
@@ -227,7 +236,7 @@ def findings(log: str) -> list[Finding]:
 
 
 def _finding(block: list[str]) -> Finding | None:
-    """Return the report of a head with its indented lines; None where it is not about a kernel."""
+    """Return the report that these lines form, the first line being its head. None if it is not about a kernel."""
     device = list(takewhile(lambda line: not line.startswith(("Saved host", "Host Frame")), block))
     spots = [spot for line in device if (spot := _PLACE.search(line) or _FRAME.search(line))]
     if not spots or not block[0]:  # a report whose head was cut off with the beginning of the log
@@ -236,13 +245,13 @@ def _finding(block: list[str]) -> Finding | None:
     what = _ADDRESS.sub("", _PLACE.sub("", block[0])).removeprefix("Error: ").strip()
     details = [detail for line in device[1:] if (detail := _detail(line))]
     entry = next((line for line in block[len(device) :] if line.startswith("Host Frame")), "")
-    # libraries have no line numbers; where there are some, a name like a library's is a coincidence
+    # libraries have no line numbers; if there are line numbers, a name like a library's is a coincidence
     library = not places and bool(_LIBRARY_NAME.match(kernel) or _LIBRARY_FILE.search(entry))
     return Finding(what, kernel, tuple(dict.fromkeys(places)), tuple(details), library)
 
 
 def _detail(line: str) -> str:
-    """Return what helps to fix the kernel from a report's other lines."""
+    """Return the part of a report's line that helps to fix the kernel. Empty if it does not help."""
     if thread := _THREAD.match(line):
         return thread[0]
     if line.startswith("and ") and _PLACE.search(line):  # the other side of a race

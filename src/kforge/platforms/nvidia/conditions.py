@@ -1,7 +1,7 @@
 """Reads clocks, power and temperature of an NVIDIA GPU from its management library (NVML), in microseconds per value.
 
-NVML counts the machine's devices, not those that a process may see, so a device is found by its PCI address. Values
-that a device or a driver does not report are left out. There is no other way: `nvidia-smi` asks the same library.
+NVML counts the devices of the machine, not those that a process may see, so a device is found by its PCI address.
+Values that a device or driver does not report are left out. `nvidia-smi` uses the same library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ LIMITS = MappingProxyType(
         0x80: Limit("its power supply", own=False),
     }
 )
-"""NVML's reasons for lower clocks that count as limits. Idle, and clocks that a user has set, do not."""
+"""NVML's reasons for lower clocks that count as limits, by bit. Idling, and clocks that a user has set, do not
+count."""
 
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
 _ON_THE_CHIP = 0  # nvmlTemperatureSensors_t
@@ -41,7 +42,7 @@ class Gauge:
 
     @classmethod
     def open(cls, address: str) -> Gauge | None:
-        """Return the device at this PCI address; None where NVML is missing, or does not know it."""
+        """Return the device at this PCI address. None if NVML is missing or does not know the device."""
         library = load()
         device = ctypes.c_void_p()
         if library is None:
@@ -50,7 +51,8 @@ class Gauge:
         return cls(library, device) if asked else None
 
     def conditions(self) -> dict[str, str]:
-        """Return the values by name, in words. Clocks are shown with their maximum."""
+        """Return clocks, power, temperature, performance state and limits now, by name and in words. Clocks are shown
+        with their maximum."""
         power, cap = self._number("nvmlDeviceGetPowerUsage"), self._number("nvmlDeviceGetEnforcedPowerLimit")
         celsius = self._number("nvmlDeviceGetTemperature", _ON_THE_CHIP)
         state = self._number("nvmlDeviceGetPerformanceState")
@@ -66,7 +68,8 @@ class Gauge:
         return {name: value for name, value in told.items() if value is not None}
 
     def limits(self) -> tuple[Limit, ...]:
-        """Return what lowers the clocks now; empty where the device does not report it."""
+        """Return the reasons why clocks are lower now. Empty if there are none, or if the device does not report
+        them."""
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons", kind=ctypes.c_ulonglong)
         if reasons is None:  # the function's name before driver 535
             reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong)
@@ -83,7 +86,7 @@ class Gauge:
 
 
 def driver_version() -> str | None:
-    """Return the driver's own version, such as 580.95.05; None where NVML does not report it."""
+    """Return the driver's own version, such as 580.95.05. None if NVML does not report it."""
     library, text = load(), ctypes.create_string_buffer(_VERSION_BYTES)
     if library is None or not _ask(library, "nvmlSystemGetDriverVersion", text, ctypes.c_uint(len(text))):
         return None
@@ -92,7 +95,7 @@ def driver_version() -> str | None:
 
 @cache
 def load() -> ctypes.CDLL | None:
-    """Return the initialized NVML; None where it is missing, or does not start."""
+    """Return the initialized NVML library. None if it is missing or cannot be initialized."""
     try:
         library = ctypes.CDLL(SONAME)
     except OSError:
@@ -101,7 +104,7 @@ def load() -> ctypes.CDLL | None:
 
 
 def _ask(library: ctypes.CDLL, function: str, *arguments: object) -> bool:
-    """Call a function. Returns whether it exists and succeeds."""
+    """Call a function of NVML, and return whether the function exists and succeeded."""
     found = getattr(library, function, None)
     return found is not None and found(*arguments) == 0
 

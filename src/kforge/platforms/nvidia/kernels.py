@@ -1,8 +1,8 @@
-"""Decides who wrote a kernel, by its name: the program's own kernels are those that its source defines.
+"""Decides by its name who wrote a kernel. The program's own kernels are those that its source defines.
 
-Names are read from the text of the program: its C++ in strings, and functions that a decorator named `jit` compiles. A
-kernel whose name is computed when it is built is not found there, and counts as a library's. A program may define a
-kernel that does nothing under a library's name, so names that libraries use always count as theirs.
+Names are read from the program's text: from C++ in strings, and from functions that a decorator named `jit` compiles. A
+kernel whose name is computed at build time is not found there, and counts as a library's. A program could define an
+empty kernel under a library's name, so names that libraries use always count as theirs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from kforge.platforms.kernels import KernelOwner
 
 LIBRARIES = ("at", "c10", "at_cuda_detail", "cub", "thrust", "cublas", "cublasLt", "cudnn", "cask")
-"""Namespaces of torch and of the libraries that it calls. Kernels in them are never a program's own."""
+"""Namespaces of torch and of the libraries that it calls. Kernels in them are never the program's own."""
 GENERATIONS = "maxwell|volta|turing|ampere|hopper|blackwell"
-"""Some library kernels begin with one of these names, and a tile's size follows."""
+"""Pattern of the GPU generations with which the names of some library kernels begin. The size of a tile follows in such
+a name."""
 
 _TEMPLATES = ("cutlass", "pytorch_flash", "internal::gemvx")
-"""Namespaces of header-only libraries: kernels that a program builds from them count as the library's."""
+"""Namespaces of header-only libraries. Kernels that a program builds from them count as the library's."""
 _NAMESPACE = re.compile(rf"(?:{'|'.join((*LIBRARIES, *_TEMPLATES))})::")
 _FAMILY = re.compile(
     rf"""
@@ -37,7 +38,7 @@ _FAMILY = re.compile(
     re.VERBOSE,
 )
 _OF_A_LIBRARY = re.compile(r"\b(?:cublas|cudnn|twiddle_t\b)")
-"""Parameter types that only kernels of cuBLAS, cuDNN and cuFFT have."""
+"""Pattern of parameter types that only kernels of cuBLAS, cuDNN and cuFFT have."""
 _COPY = re.compile(r"Mem(?:cpy \w+|set) \(")
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\})::")
 _LENGTH = re.compile(r"\d+")
@@ -72,8 +73,8 @@ def authored(program: str) -> Iterator[str]:
 
 
 def plain_name(kernel: str) -> str:
-    """Return `ours::scale` for `void ours::scale<float, 4>(float const*, int)` and for
-    `_ZN4ours5scaleIfLi4EEEvPKfi`."""
+    """Return the kernel's qualified name without arguments: `ours::scale` for `void ours::scale<float, 4>(float const*,
+    int)` and for `_ZN4ours5scaleIfLi4EEEvPKfi`."""
     if kernel.startswith("_Z"):
         return "::".join(_mangled(kernel[2:].lstrip("NKL"))) or kernel
     words = _without_arguments(_UNNAMED.sub("", kernel)).split()  # a template's name is preceded by its return type
@@ -81,7 +82,7 @@ def plain_name(kernel: str) -> str:
 
 
 def _without_arguments(name: str) -> str:
-    """Return the name up to the parameters, without template arguments, also those of a type."""
+    """Return the name without its parameters and without template arguments, also those of its namespaces."""
     kept, depth = "", 0
     for letter in name.replace("->", ""):
         if letter == "(" and not depth:
@@ -104,13 +105,13 @@ def _mangled(rest: str) -> Iterator[str]:
 def _in_text(text: str) -> Iterator[str]:
     if "__global__" in text:
         yield from (one.expression for one in declarations.parse(text).values())
-    if "jit" in text and "def " in text:  # a program that writes a part of itself
+    if "jit" in text and "def " in text:  # Python source in a string, which the program executes
         with suppress(SyntaxError, ValueError, RecursionError):
             yield from authored(text)
 
 
 def _is_jit(decorator: ast.expr) -> bool:
-    """Return whether it is `jit`, `triton.jit` or `triton.jit(...)`."""
+    """Return whether the expression is `jit`, `triton.jit` or `triton.jit(...)`."""
     match decorator:
         case ast.Call(func=function):
             return _is_jit(function)

@@ -1,7 +1,7 @@
-"""Shares device memory by CUDA's interprocess handles. (torch)
+"""Shares device memory between processes by CUDA's interprocess handles. (torch)
 
-An opened allocation stays readable when the process that made it frees it or dies. Its size is asked of our own driver,
-never of the other process: a worker cannot make the referee read outside an allocation.
+An opened allocation stays readable when the process that made it frees it or dies. Its size comes from this process's
+own driver and never from the other process, so that a worker cannot make the referee read outside an allocation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HANDLE_BYTES = 64
 PAGE = 2 << 20
-"""Allocations are whole pages of this many bytes: other processes map a partial page by smaller pages, and read it at
+"""Allocations are rounded up to this many bytes. Other processes map a partial page by smaller pages, and read it at
 half the speed (a gigabyte in 406 µs instead of 236 µs on an H200)."""
 MAX_EXPORTED = 4096
 _BUFFER_ID = 7  # CU_POINTER_ATTRIBUTE_BUFFER_ID
@@ -35,7 +35,7 @@ class _Handle(ctypes.Structure):
 
 
 class _Bytes:
-    """Memory in the form from which torch makes a tensor without a copy; the tensor keeps it alive."""
+    """Memory in a form from which torch makes a tensor without a copy. The tensor keeps this object alive."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {
@@ -44,6 +44,8 @@ class _Bytes:
 
 
 class NvidiaMemory:
+    """Implements `DeviceMemory` for one NVIDIA GPU. See there for what each method returns and raises."""
+
     alignment = 512
 
     def __init__(self, driver: Driver, index: int) -> None:
@@ -61,7 +63,8 @@ class NvidiaMemory:
         return self._tensor(address.value, size, lambda: self._call("cuMemFree_v2", address))
 
     def export(self, address: int) -> Allocation:
-        """The allocation. Known ones are cached: this runs inside a timed block, where it shows for large outputs."""
+        """Return the allocation that contains this address. Handles are cached, because this runs inside timed blocks,
+        where it would show for large outputs."""
         base, size = self._range(address)
         key = (base, self._identity(base))
         if key not in self._exported:
@@ -95,7 +98,7 @@ class NvidiaMemory:
         torch.cuda.empty_cache()
 
     def _identity(self, address: int) -> int:
-        """Return a number that no other allocation of this process ever had."""
+        """Return a number that no other allocation of this process has ever had."""
         identity = ctypes.c_uint64()
         self._call("cuPointerGetAttribute", ctypes.byref(identity), ctypes.c_int(_BUFFER_ID), ctypes.c_uint64(address))
         return identity.value
@@ -107,7 +110,7 @@ class NvidiaMemory:
 
     def _tensor(self, address: int, size: int, release: Callable[[], None]) -> torch.Tensor:
         flat = torch.as_tensor(_Bytes(address, size), device=f"cuda:{self._index}")
-        # tied to the storage: views outlive the tensor that they were taken from
+        # tied to the storage, because views may outlive the tensor from which they were taken
         weakref.finalize(flat.untyped_storage(), release).atexit = False
         return flat
 

@@ -1,8 +1,7 @@
-"""NVIDIA's profilers: Nsight Compute reads counters, and Nsight Systems at least sees the host's side.
+"""NVIDIA's profilers: Nsight Compute reads hardware counters, and Nsight Systems records launches and the host's calls.
 
-Both run inside the sandbox, around a worker, and may be refused there: the driver gives counters to administrators only
-unless it is configured otherwise, and a worker is unprivileged. No error is raised; a profiler that does not work says
-why.
+Both run inside the sandbox, around a worker, and may be refused there: by default the driver gives counters to
+administrators only, and a worker is unprivileged. A profiler that does not work raises no error; it reports the reason.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ METRICS = (
     "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
     "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
 )
-"""The metrics that a digest uses, and no others: every metric costs a replay of the kernel."""
+"""The metrics that a digest uses. No others are recorded, because every metric costs a replay of the kernel."""
 MAX_LAUNCHES = 48
 
 COUNTERS, TIMELINE = "Nsight Compute", "Nsight Systems"
@@ -60,7 +59,8 @@ _PLACES = ("usr/local/cuda/bin/{name}", "opt/nvidia/nsight-*/*/{name}", "opt/nvi
 _PARAMETERS = Path("/proc/driver/nvidia/params")
 _ADMINISTRATORS_ONLY = re.compile(r"^RmProfilingAdminOnly:\s*1\s*$", re.MULTILINE)
 RESTRICTED = "the driver gives counters to administrators only; --import reads theirs"
-"""A worker has no rights. NVreg_RestrictProfilingToAdminUsers=0 makes the driver give counters to every user."""
+"""Reason for a refusal of counters. With NVreg_RestrictProfilingToAdminUsers=0 the driver gives counters to every
+user."""
 
 _TIMELINE_REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum")
 _TIMELINE_SCRIPT = """
@@ -69,11 +69,12 @@ nsys=$1; shift
     --force-overwrite=true --output="$TMPDIR/trace" "$@" &&
 exec "$nsys" stats --quiet --force-export=true --format csv {reports} "$TMPDIR/trace.nsys-rep"
 """
-"""The exports are made inside the sandbox, because only the worker's output leaves it."""
+"""Shell script that records a trace and exports it. The export is made inside the sandbox, because only the worker's
+output leaves the sandbox."""
 
 
 def find() -> tuple[Profiler | NoProfiler, ...]:
-    """Return the profilers above torch's own, the most informative first."""
+    """Return the profilers that report more than torch's own, the most informative one first."""
     return _compute(), _systems()
 
 
@@ -92,7 +93,7 @@ def counting(command: str) -> tuple[str, ...]:
         command, "--csv", "--page", "raw", "--metrics", ",".join(METRICS),
         # locking the clocks needs rights, and would measure another state of the device than the timed one
         "--clock-control", "none",
-        # only what runs inside `recording`: neither the code that makes inputs nor a compiler's process
+        # record only what runs inside `recording`: neither the code that makes inputs nor a compiler's process
         "--profile-from-start", "off", "--target-processes", "application-only",
         "--launch-count", str(MAX_LAUNCHES),
     )  # fmt: skip
@@ -108,7 +109,7 @@ def _systems() -> Profiler | NoProfiler:
 
 
 def restricted() -> bool:
-    """Return whether the driver says that counters are for administrators."""
+    """Return whether the driver gives counters to administrators only."""
     try:
         return _ADMINISTRATORS_ONLY.search(_PARAMETERS.read_text()) is not None
     except OSError:  # the driver does not say
@@ -116,7 +117,8 @@ def restricted() -> bool:
 
 
 def find_command(name: str) -> str | None:
-    """Return the newest command on PATH, beside the toolkit's compiler, or in its own package's folder."""
+    """Return the path of a command: on PATH, in the CUDA toolkit, or in its own package's folder, newest version first.
+    None if it is not installed."""
     if (found := shutil.which(name)) is not None:
         return found
     places = (place for form in _PLACES for place in sorted(_ROOT.glob(form.format(name=name)), reverse=True))
@@ -127,7 +129,8 @@ _ERROR = re.compile(r"^==ERROR==\s*(.+)$", re.MULTILINE)
 
 
 def why_not(output: str) -> str | None:
-    """Return what a profiler reported about itself. Failures of the program, which it also reports, do not count."""
+    """Return the profiler's own error in its output, in one line, or None. Errors of the profiled program do not
+    count."""
     if "ERR_NVGPUCTRPERM" in output:
         return RESTRICTED
     for line in _ERROR.findall(output[-200_000:]):

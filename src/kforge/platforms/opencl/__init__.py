@@ -1,1 +1,1 @@
-"""OpenCL C on any device with a driver: GPUs, and the host's processors by PoCL."""
+"""The platform for OpenCL C on any device with a driver: GPUs, and the host's processors with PoCL."""

@@ -1,4 +1,4 @@
-"""OpenCL: any installed driver (ICD), found by its loader; PoCL is one for the host's processors."""
+"""The adapter for OpenCL, on any installed driver (ICD). PoCL is a driver for the host's processors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from kforge.platforms import NoSanitizer, Sanitizer
 
 _VENDORS = "/etc/OpenCL/vendors"
-"""Where the loader finds its drivers."""
+"""Folder in which the OpenCL loader finds its drivers."""
 _FROM_PACKAGES = Path(sys.prefix) / "lib" / "libintelocl.so"
-"""Intel's driver for processors, as its package on PyPI installs it, where the loader does not look."""
+"""Intel's driver for processors, as its package on PyPI installs it. The loader does not look there by itself."""
 
 
 class Adapter(ElsewhereAdapter):
+    """The adapter for OpenCL C on any OpenCL device."""
+
     language = "opencl"
     driver = ("/pyopencl/", "libOpenCL", "libpocl", "libLLVM", "libintelocl", "libtbb")
     nodes = (_VENDORS, "/dev/dri/*", "/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/mali*")

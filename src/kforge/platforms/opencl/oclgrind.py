@@ -1,9 +1,9 @@
-"""Oclgrind as the sanitizer of OpenCL kernels: a driver whose device is a simulator that checks every access.
+"""Oclgrind as the sanitizer of OpenCL kernels: a driver whose device is a simulator that checks every memory access.
 
 Covered, in every kernel that the program launches: accesses out of bounds, races between work-items in local and in
-global memory, and barriers that not all work-items of a group reach. It is believed only where it also reported an
+global memory, and barriers that not all work-items of a group reach. Its silence counts only if it also reported an
 error that was planted in the same process. Not covered: a program that opens another driver, and memory that is read
-before it was written. It is a tool for honest mistakes, not a security border.
+before it was written. It finds honest mistakes; it is not a security boundary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMMAND = "oclgrind"
 DRIVER = "oclgrind/liboclgrind-rt-icd.so"
 INSTALL = "apt install oclgrind"
 MAX_REPORTS = 50
-"""Most reports of one run; more would push each other out of the log, of which only the end is kept."""
+"""Most reports of one run. Only the end of a log is kept, and more reports would push the first ones out."""
 PLANTED = "kforge_planted_bounds"
 _SOURCE = f"__kernel void {PLANTED}(__global float* x, int n) {{ x[n] = 1.0f; }}"
 
@@ -50,7 +50,7 @@ def find() -> tuple[Sanitizer, ...] | NoSanitizer:
     sanitizer = Sanitizer(
         name=" ".join(["Oclgrind", *([version[0]] if version else [])]),
         read=read,
-        # as a command: variables of the environment are gone by the time that a program opens its device
+        # set by a command, because the worker's own environment is cleared before a program opens its device
         wrapper=("env", *(f"{name}={value}" for name, value in variables.items())),
         planted=PLANTED,
         proven=lambda log: f"Kernel: {PLANTED}" in log,
@@ -61,12 +61,13 @@ def find() -> tuple[Sanitizer, ...] | NoSanitizer:
 
 
 def without_kernels(source: str) -> str | None:
-    """Return why a program has nothing to check."""
+    """Return why a program has nothing to check. None if it has an OpenCL kernel."""
     return None if re.search(r"\b(?:__)?kernel\s+void\b", source) else "it has no OpenCL kernel"
 
 
 def plant(error: str) -> None:
-    """Make the error that Oclgrind must report. Raises PlatformError for an unknown one."""
+    """Cause the error that Oclgrind must report, so that its silence about the program can be trusted. Raises
+    PlatformError for an unknown name."""
     if error != PLANTED:
         raise PlatformError(f"there is no error named {error}")
     import torch
@@ -88,7 +89,7 @@ _MAX_LINE = 1000
 
 
 def read(log: str) -> SanitizerReport | None:
-    """Return the first report in a log that is not the planted one; None where there is no other."""
+    """Return the first report in a log that is not about the planted error. None if there is none."""
     blocks = [block for block in _blocks(log) if f"Kernel: {PLANTED}" not in "\n".join(block)]
     if not blocks:
         return None
@@ -100,7 +101,7 @@ def read(log: str) -> SanitizerReport | None:
 
 
 def _blocks(log: str) -> list[list[str]]:
-    """Return the reports: a title, and the indented lines below it."""
+    """Return the reports in a log, each as its title and the indented lines below it."""
     blocks: list[list[str]] = []
     open_block = False
     for line in (line[:_MAX_LINE] for line in log.splitlines()):
@@ -115,7 +116,7 @@ def _blocks(log: str) -> list[list[str]]:
 
 
 def _report(block: list[str]) -> tuple[str, str, list[str]]:
-    """Return the title without addresses, the kernel, and the lines that help its author."""
+    """Return a report's title without addresses, the kernel's name, and the lines that help the kernel's author."""
     title = _ADDRESS.sub(r" in \g<space>", block[0]).strip()
     kernel, kept = "", []
     for line in block[1:]:

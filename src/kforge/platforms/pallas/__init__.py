@@ -1,1 +1,1 @@
-"""Pallas kernels (JAX), interpreted on the host and checked for a TPU."""
+"""The platform for Pallas kernels (JAX), which are interpreted on the host and lowered for a TPU."""

@@ -1,7 +1,8 @@
-"""Pallas: kernels for TPUs, written in JAX. They run in JAX's interpreter on the host, for correctness only.
+"""The adapter for Pallas: kernels for TPUs, written in JAX. They run in JAX's interpreter on the host, for correctness
+only.
 
-Every kernel is also lowered for a TPU, which needs none. On a machine with a TPU the interpreter is used as well:
-nothing here has ever run on one.
+Every kernel is also lowered for a TPU, which needs no TPU. The interpreter is used even on a machine with a TPU,
+because nothing here has ever run on one.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ _DEADLINE = 300.0
 
 
 class Adapter(platforms.Adapter):
+    """The adapter for Pallas in JAX's interpreter."""
+
     def emulated(self) -> str | None:
         return "kernels ran in JAX's interpreter on the host, and were lowered for a TPU without running there"
 
     def environment(self) -> dict[str, str]:
-        # or JAX would look for other devices
+        # without it, JAX would look for other devices
         return {"JAX_PLATFORMS": "cpu"}
 
     def prepare(self) -> None:
@@ -45,7 +48,8 @@ class Adapter(platforms.Adapter):
         races.plant(error)
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Lower the kernels of the example for a TPU."""
+        """Lower the kernels of the example for a TPU, and return that target. Empty without JAX. Raises PlatformError
+        if that fails."""
         if self.probe() is not None:
             return ()
         command = ["env", "JAX_PLATFORMS=cpu", sys.executable, str(_AHEAD), str(kernel)]

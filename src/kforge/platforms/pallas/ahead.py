@@ -1,7 +1,7 @@
 """Lowers a program's kernels for a TPU in a separate process: `ahead.py kernel.py`.
 
-The program's module is called once on the inputs of the reference beside it; every kernel is lowered before it runs.
-Only the platform's own example is built this way, no foreign code. (torch)
+It calls the program's module once, on the inputs of the reference beside it; every kernel is lowered before it runs.
+Only the platform's own example is built this way, never foreign code. (torch)
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from kforge.platforms.pallas import interpreter
 
 
 def main() -> None:
+    """Lower all kernels of the program that is named on the command line. Exits with a message if one cannot be
+    lowered."""
     kernel = Path(sys.argv[1])
     interpreter.install()
     reference = runpy.run_path(str(kernel.with_name("reference.py")))

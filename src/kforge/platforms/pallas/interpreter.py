@@ -1,8 +1,8 @@
-"""Runs Pallas kernels on the host, and lowers every one of them for a TPU as well. (jax)
+"""Runs Pallas kernels on the host, and also lowers each of them for a TPU. (jax)
 
-`install` puts itself behind `pallas_call`, so that programs are the same on a TPU. Kernels run in one of JAX's two
-interpreters: the quick one, which is compiled, or the one that simulates a TPU's memories. The second one finds
-transfers that are used before they have arrived, and two cores that write the same memory.
+`install` replaces `pallas_call`, so that programs are the same as on a TPU. Kernels run in one of JAX's two
+interpreters: the fast one, which is compiled, or the one that simulates a TPU's memories. The second one detects memory
+that is used before a transfer to it has finished, and two cores that write the same memory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 TARGET = "tpu"
 _installed: list[Any] = []
-"""The `pallas_call` that stands in for JAX's, once it is there."""
+"""The wrapped `pallas_call`, once `install` has put it in place."""
 _lowered: dict[str, None] = {}
-"""The names of the kernels that were lowered."""
+"""The names of the kernels that were lowered, as keys."""
 
 
 def install() -> None:
-    """Run the kernels of this process in an interpreter, and refuse those that do not lower. Does nothing twice."""
+    """Run all Pallas kernels of this process in an interpreter, and refuse kernels that cannot be lowered. A second
+    call changes nothing."""
     from jax.experimental import pallas
 
     if pallas.pallas_call not in _installed:
@@ -38,7 +39,7 @@ def lowered() -> tuple[str, ...]:
 
 
 def checks_are_on() -> bool:
-    """Whether this process was started with JAX's own switch for debug checks in kernels."""
+    """Return whether this process was started with JAX's own switch for debug checks in kernels."""
     import jax
 
     return bool(jax.config.jax_pallas_enable_debug_checks)
@@ -47,7 +48,7 @@ def checks_are_on() -> bool:
 def _interpret() -> None:
     from jax.experimental.pallas import tpu
 
-    # any true value but parameters means the quick interpreter, as for `interpret=` of a call
+    # InterpretParams selects the simulating interpreter; any other true value selects the fast one
     mode: Any = (
         tpu.InterpretParams(detect_races=True, out_of_bounds_reads="uninitialized", num_cores_or_threads=2)
         if checks_are_on()
@@ -57,7 +58,7 @@ def _interpret() -> None:
 
 
 def _checked(pallas_call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `pallas_call`: a kernel is lowered for a TPU before it is called for the first time."""
+    """Return `pallas_call`, wrapped so that each kernel is lowered for a TPU before it runs."""
 
     @functools.wraps(pallas_call)
     def prepared(*arguments: Any, **options: Any) -> Callable[..., Any]:
@@ -76,9 +77,9 @@ def _checked(pallas_call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def lower(make: Callable[[], Callable[..., Any]], arrays: tuple[Any, ...]) -> str:
-    """Lower a kernel for a TPU and return the module's text. Raises CompileError.
+    """Lower a kernel for a TPU, and return the module's text. Raises CompileError.
 
-    `arrays` may be tracers of a surrounding function: only their shapes and types count.
+    `arrays` may be tracers of a surrounding function, since only their shapes and types matter.
     """
     import jax
     from jax import export

@@ -1,10 +1,10 @@
 """JAX's simulation of a TPU as the sanitizer of Pallas kernels.
 
-Covered: memory that a transfer (`make_async_copy`) still fills or reads when the kernel uses it, semaphores that are
-never waited for, two cores that write the same memory in a dimension of the grid that is declared parallel. Memory that
-was never written, and what is read out of bounds, holds NaN. It is believed only where it also reported a race that was
-planted in the same process. Not covered: what is outside of kernels. It is a tool for honest mistakes, not a security
-border.
+Covered: memory that a kernel uses while a transfer (`make_async_copy`) still fills or reads it, semaphores that are
+never waited for, and two cores that write the same memory in a grid dimension that is declared parallel. Memory that
+was never written, and memory that is read out of bounds, holds NaN. The silence of the simulation counts only if it
+also reported a race that was planted in the same process. Not covered: code outside of kernels. It finds honest
+mistakes; it is not a security boundary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sanitizer(version: str) -> Sanitizer:
     return Sanitizer(
         name=" ".join(filter(None, ("JAX", version, "race detector"))),
         read=read,
-        # as a command: variables of the environment are gone by the time that a program imports JAX
+        # set by a command, because the worker's own environment is cleared before a program imports JAX
         wrapper=("env", "JAX_PALLAS_ENABLE_DEBUG_CHECKS=1", "PYTHONUNBUFFERED=1"),
         planted=PLANTED,
         proven=lambda log: any(PLANTED in "\n".join(block) for block in _blocks(log)),
@@ -37,12 +37,13 @@ def sanitizer(version: str) -> Sanitizer:
 
 
 def without_kernels(source: str) -> str | None:
-    """Return why a program has nothing to check."""
+    """Return why a program has nothing to check. None if it has a Pallas kernel."""
     return None if "pallas_call" in source else "it has no Pallas kernel"
 
 
 def plant(error: str) -> None:
-    """Make the race that must be reported. Raises PlatformError for an unknown error."""
+    """Cause the race that must be reported, so that silence about the program can be trusted. Raises PlatformError for
+    an unknown name."""
     if error != PLANTED:
         raise PlatformError(f"there is no error named {error}")
     import jax
@@ -69,7 +70,7 @@ def plant(error: str) -> None:
 
 
 def read(log: str) -> SanitizerReport | None:
-    """Return the first report in a log that is not the planted one; None where there is no other."""
+    """Return the first report in a log that is not about the planted race. None if there is none."""
     blocks = [block for block in _blocks(log) if PLANTED not in "\n".join(block)]
     if not blocks:
         return None
@@ -82,7 +83,7 @@ def read(log: str) -> SanitizerReport | None:
 
 
 def _blocks(log: str) -> list[list[str]]:
-    """Return the reports: a title, and the indented lines below it."""
+    """Return the reports in a log, each as its title and the indented lines below it."""
     blocks: list[list[str]] = []
     inside = False
     for line in log.splitlines():

@@ -1,1 +1,1 @@
-"""Triton on an NVIDIA GPU, or on the host by its interpreter."""
+"""The platform for Triton: on an NVIDIA GPU, or on the host in Triton's interpreter."""

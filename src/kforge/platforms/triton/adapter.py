@@ -1,4 +1,5 @@
-"""Triton: on an NVIDIA GPU, or, where there is none, on the host by Triton's interpreter, for correctness only."""
+"""The adapter for Triton: on an NVIDIA GPU, or without a GPU on the host in Triton's interpreter, for correctness
+only."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ _DEADLINE = 300.0
 
 
 class Interpreted(HostAdapter):
-    """Kernels run on the host, one element after the other."""
+    """The adapter for machines without a GPU: kernels are interpreted on the host."""
 
     def environment(self) -> dict[str, str]:
-        # Read when triton is imported: it must be there before.
+        # Triton reads this variable when it is imported, so it must be set before.
         return {"TRITON_INTERPRET": "1"}
 
     def emulated(self) -> str | None:
@@ -38,20 +39,22 @@ class Interpreted(HostAdapter):
 
 
 Base: Any = NvidiaAdapter if missing_device() is None else Interpreted
-"""Whether there is a GPU is decided once, because the device does not change during a run."""
+"""The base class of the adapter on this machine. It is chosen once, because the device does not change during a run."""
 
 
 class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
+    """The adapter for Triton, on a GPU or in the interpreter."""
+
     def build_environment(self, folder: Path) -> dict[str, str]:
         cache = folder / "triton"
         driver_module.put(cache)
         return {"TRITON_CACHE_DIR": str(cache)}
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Compile the kernel for an NVIDIA and an AMD GPU; neither is needed. Returns both targets, or none without
-        Triton.
+        """Compile the kernel for an NVIDIA and an AMD GPU, without needing either. Returns both targets, or none
+        without Triton.
 
-        Raises PlatformError when it does not build.
+        Raises PlatformError if the kernel does not compile.
         """
         if importlib.util.find_spec("triton") is None:
             return ()

@@ -1,8 +1,8 @@
-"""Builds a program's kernels for GPUs that are not in this machine, in a separate process: `ahead.py kernel.py
+"""Compiles a program's kernels for GPUs that this machine does not have, in a separate process: `ahead.py kernel.py
 TARGET…`.
 
-The program is called once with its launches intercepted, which shows the types of every kernel's arguments. Then Triton
-compiles each kernel for each target. Only the platform's own example is built this way, no foreign code. (torch)
+It calls the program once and intercepts its launches, which shows the types of every kernel's arguments. Then Triton
+compiles each kernel for each target. Only the platform's own example is built this way, never foreign code. (torch)
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def launches(kernel: Path) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-    """Return every launch of one call of the program's module, on the inputs of the reference beside it."""
+    """Return every launch of one call of the program's module, on the inputs of the reference beside it: the kernel,
+    its arguments and its options."""
     caught: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
 
     def catch(function: Any, *arguments: Any, grid: Any, warmup: Any, **options: Any) -> None:
@@ -44,7 +45,7 @@ def launches(kernel: Path) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
 
 
 def build(function: Any, arguments: tuple[Any, ...], options: dict[str, Any], target: GPUTarget) -> Any:
-    """Compile the kernel of one launch. Raises what Triton raises."""
+    """Compile the kernel of one launch for a target, and return the result. Raises what Triton raises."""
     named = {name: value for name, value in options.items() if name in function.arg_names}
     bound = function.signature.bind(*arguments, **named)
     bound.apply_defaults()
@@ -68,6 +69,7 @@ def _type(value: Any) -> str:
 
 
 def main() -> None:
+    """Compile all kernels of the program for all targets that are named on the command line."""
     caught = launches(Path(sys.argv[1]))
     if not caught:
         sys.exit("the program launches no kernel")

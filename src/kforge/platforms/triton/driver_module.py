@@ -1,9 +1,9 @@
-"""Builds the extension module by which Triton calls the driver, once for all workers.
+"""Builds the extension module through which Triton calls the driver, once for all workers.
 
-Triton builds it with the host's compiler in every cache folder that has none, and each program has a separate folder.
-Here a child of the process from which workers are forked builds it, because building ends with loading it, and with it
-the driver's library, which that process must not load. The file's bytes stay in memory, where no program can change
-them.
+Triton would build it with the host's compiler in every cache folder that lacks it, and each program has a cache folder
+of its own. Building ends with loading the module, and with it the driver's library. The process from which workers are
+forked must not load that library, so a child of it does the build. The file's bytes stay in memory, where no program
+can change them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PATIENCE = 30
-"""Seconds to wait for the build, a whole number."""
+"""Seconds to wait for the build. It must be a whole number."""
 
 _built: dict[Path, bytes] = {}
 
 
 def begin() -> Callable[[], None]:
-    """Start the build. The returned function waits for it and keeps the file; it keeps nothing where the build
-    failed."""
+    """Start the build in a child process. The returned function waits for it and keeps the built file, if the build
+    succeeded."""
     folder = tempfile.mkdtemp(prefix="kforge-triton-")
     pid = os.fork()
     if not pid:
@@ -43,7 +43,7 @@ def begin() -> Callable[[], None]:
 
 
 def put(cache: Path) -> None:
-    """Write the file into a program's cache folder, if it is not there, as if Triton had built it."""
+    """Write the built file into a program's cache folder, if it is not there yet, as if Triton had built it."""
     for name, content in _built.items():
         file = cache / name
         if not file.exists():
@@ -64,4 +64,4 @@ def _build(folder: str) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(0)  # keep what is in the folder now
+        os._exit(0)  # leaves the folder as it is now

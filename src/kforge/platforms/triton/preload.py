@@ -1,12 +1,12 @@
-"""Does Triton's one-time work of a process before workers are forked from this one.
+"""Does Triton's one-time work of a process before workers are forked from this process.
 
-Nothing here asks for a device. It fills Triton's own caches, by private names (of 3.6 to 3.9): where one is missing or
-fails, every worker does that work itself, later and with the same result. The interpreter has no such cache; one of its
-bugs is fixed instead.
+Nothing here uses a device. The functions fill Triton's own caches through private names (of versions 3.6 to 3.9). If a
+name is missing or fails, every worker does that work itself, later and with the same result. The interpreter has no
+such caches; one of its bugs is fixed instead.
 
-Triton reads its variables when it needs them, so a worker may still set them, except those that it reads when it is
-imported: TRITON_INTERPRET, which a fork server has from the beginning, and TRITON_DEBUG, TRITON_INSTRUMENTATION_MODE,
-TRITON_ENABLE_PYTHON_STACKTRACE and PTXAS_OPTIONS, which no worker is given.
+Triton reads most of its environment variables when it needs them, so a worker may still set those. It reads these when
+it is imported: TRITON_INTERPRET, which a fork server has from the beginning, and TRITON_DEBUG,
+TRITON_INSTRUMENTATION_MODE, TRITON_ENABLE_PYTHON_STACKTRACE and PTXAS_OPTIONS, which no worker is given.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Any
 from kforge.platforms.triton import driver_module
 
 _ARCHITECTURES = (80, 86, 89, 90, 100, 120)
-"""Common architectures. The one of this machine is not known before the fork; each costs some milliseconds once."""
+"""Common architectures, for each of which the assembler's version is asked. The architecture of this machine is not
+known before the fork. Each costs some milliseconds once."""
 
 
 def preload() -> None:
-    """Do the work. Raises ImportError without Triton."""
+    """Do Triton's one-time work of a process, so that workers forked later need not do it. Raises ImportError without
+    Triton."""
     import triton
     import triton.language
 
@@ -37,10 +39,7 @@ def preload() -> None:
 
 
 def _interprets(triton: Any) -> bool:
-    """Return whether `TRITON_INTERPRET` is set, as Triton reads it.
-
-    Triton's own decorated functions already follow it.
-    """
+    """Return whether `TRITON_INTERPRET` is set, as Triton itself reads it."""
     try:
         return bool(triton.knobs.runtime.interpret)
     except AttributeError:
@@ -48,10 +47,10 @@ def _interprets(triton: Any) -> bool:
 
 
 def _keep_masks_boolean() -> None:
-    """Let the interpreter fill a block with a bool, as compilers for devices do.
+    """Patch the interpreter so that a block filled with a bool has bool elements, as compilers for devices do.
 
-    The interpreter gives the result of a comparison of two scalars the type of the operands, and a block that is filled
-    with it gets 32-bit integers. Since 3.9 `tl.load` and `tl.store` refuse those as a mask.
+    The interpreter gives the comparison of two scalars the type of the operands, so that a block filled with the result
+    has 32-bit integers. Since 3.9 `tl.load` and `tl.store` refuse such a block as a mask.
     """
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
@@ -73,7 +72,7 @@ def _import_what_builds() -> None:
 
 
 def _hash_triton() -> None:
-    """Hash all of Triton's files, some 300 MB, for the keys of its cache."""
+    """Hash all of Triton's files, some 300 MB. The hash is part of the keys of its cache."""
     from triton.runtime.cache import triton_key
 
     triton_key()
@@ -87,7 +86,7 @@ def _ask_assembler() -> None:
 
 
 def _look_for_driver() -> None:
-    """Find the driver's library by ldconfig, without opening it."""
+    """Find the driver's library with ldconfig, without opening it."""
     from triton.backends.nvidia.driver import library_dirs
 
     library_dirs()

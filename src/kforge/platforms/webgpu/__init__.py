@@ -1,1 +1,1 @@
-"""WGSL through WebGPU: on a GPU by Vulkan or Metal, or on the host by lavapipe."""
+"""The platform for WGSL through WebGPU: on a GPU with Vulkan or Metal, or on the host with lavapipe."""

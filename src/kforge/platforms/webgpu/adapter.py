@@ -1,4 +1,5 @@
-"""WebGPU: kernels in WGSL, through `wgpu` on any Vulkan or Metal driver; lavapipe is one for the host's processor."""
+"""The adapter for WebGPU: kernels in WGSL, through `wgpu` on any Vulkan or Metal driver. lavapipe is a driver for the
+host's processor."""
 
 from __future__ import annotations
 
@@ -9,16 +10,18 @@ from kforge.inline.webgpu.device import INSTALL_DRIVER
 from kforge.platforms.elsewhere import ElsewhereAdapter
 
 _DRIVER_FOLDERS = ("/usr/share/vulkan", "/usr/local/share/vulkan", "/etc/vulkan")
-"""Where Vulkan's loader finds its drivers, in `icd.d`."""
+"""Folders in which Vulkan's loader finds its drivers, in `icd.d`."""
 
 
 class Adapter(ElsewhereAdapter):
+    """The adapter for WGSL through WebGPU."""
+
     language = "webgpu"
     driver = ("/wgpu/", "libvulkan", "libLLVM")
     nodes = ("/dev/dri/*", "/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/etc/vulkan/*/*.json")
 
     def probe(self) -> str | None:
-        # Metal is part of macOS; elsewhere this is said before a missing package, and quicker than by the loader
+        # Metal is part of macOS. Elsewhere a missing driver is reported first: this check is faster than the loader
         if sys.platform != "darwin" and not any(
             True for folder in _DRIVER_FOLDERS for _ in Path(folder).glob("icd.d/*.json")
         ):
@@ -26,7 +29,7 @@ class Adapter(ElsewhereAdapter):
         return super().probe()
 
     def environment(self) -> dict[str, str]:
-        # a layer of Mesa that asks a display server for the preferred GPU, and complains if no display server runs
+        # disables a layer of Mesa that asks a display server for the preferred GPU, and warns if there is no server
         return {"NODEVICE_SELECT": "1"}
 
     def build_environment(self, folder: Path) -> dict[str, str]:

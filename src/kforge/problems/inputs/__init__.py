@@ -1,1 +1,1 @@
-"""Inputs of other kinds than the problem's own: what draws have in common, and what may be varied. (torch)"""
+"""Draws inputs of other kinds than the problem's own, and finds out what may be varied. (torch)"""

@@ -1,11 +1,10 @@
-"""Makes other integers, masks and zeros than those given, where the given ones are data and not structure. (torch)
+"""Makes other integers, masks and zeros than given, where the given ones are data and not structure. (torch)
 
-What all draws of the problem's inputs show about an integer tensor is kept: the smallest and the largest value,
-ascending order with its two ends (offsets), values that are all different (permutations), and a total that never
-changes (lengths). Booleans get other densities; a row with exactly one true element keeps that. Zeros, and elements
-that are not finite, of a floating-point tensor move to other positions, if their positions vary with the seed. Integers
-that are one number throughout (a mask of ones, lengths that are all full) go down to zero, and zeros up to one. Python
-numbers and flags, which are given with each call, change as well.
+What all draws show about an integer tensor is kept: its range, ascending order with fixed ends (offsets), distinct
+values (permutations), and a constant sum (lengths). Booleans get other densities; rows with exactly one true element
+keep that. Zeros and infinities of a floating-point tensor move to other positions, if they vary with the seed. Integers
+that are one number throughout (a mask of ones, full lengths) become anything down to zero, and zeros become zeros and
+ones.
 """
 
 from __future__ import annotations
@@ -28,21 +27,23 @@ if TYPE_CHECKING:
 
 
 class Variation(Protocol):
-    """Makes new inputs from given ones and from what several draws of them have in common."""
+    """Makes new inputs from given ones, and from what several draws of them have in common."""
 
     def __call__(self, inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]: ...
 
 
 _Vary = Callable[[Tensor, "Leaf", torch.Generator], Tensor]
+"""Returns other values for one tensor, given what is known about it."""
 MOST_SAMPLED = 1 << 24
-"""Most random numbers that are sorted to draw distinct values: one for every value of every row. Longer ranges are
-drawn in parts."""
+"""Most random numbers that are sorted to draw distinct values. Longer ranges are drawn in parts."""
 DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Shares of true elements in the rows of random masks."""
 BLOCK = 8
+"""Elements of a vector that get the same kind of values in `_skewed_integers`."""
 
 
 def _other_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return any integers between the smallest and the largest value that keep what all draws have in common."""
+    """Return random integers within the range that keep what all draws have in common."""
     if leaf.kind == "boolean":
         return _shuffled(given, leaf, generator) if leaf.one_true else random_mask(given, generator)
     if leaf.is_one_number:
@@ -59,9 +60,9 @@ def _other_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Te
 
 
 def _distinct(low: int, high: int, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-    """Return rows of different integers from `low` to `high` in any order.
+    """Return rows of distinct integers from `low` to `high` in random order.
 
-    Where the range is long, each comes from its own part of it, and the highest is there, which a short list lacks.
+    From a long range, each integer is drawn from its own part of the range, and the highest one is included.
     """
     (rows, count), span, device = shape, high - low + 1, generator.device
     if rows * span <= MOST_SAMPLED:
@@ -73,7 +74,7 @@ def _distinct(low: int, high: int, shape: tuple[int, int], generator: torch.Gene
 
 
 def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return rows of one value, rows of the two extremes and rows as given, at random positions."""
+    """Return rows of one value, rows of the two extreme values and rows as given, at random positions."""
     if leaf.one_true or leaf.distinct or (leaf.total is not None and not leaf.is_one_number):
         return _shuffled(given, leaf, generator)
     rows = rows_of(given)
@@ -92,11 +93,12 @@ def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> T
 
 
 def _integers(low: int, high: int, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Return random integers from `low` to `high`, both included."""
     return torch.randint(low, high + 1, tuple(shape), generator=generator, device=generator.device)
 
 
 def _shuffled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return the same values in another order: within rows, or overall where only their total is kept."""
+    """Return the same values in another order: within rows, or in the whole tensor if only the sum is structure."""
     if leaf.ascending:
         return given
     rows = rows_of(given)
@@ -106,7 +108,7 @@ def _shuffled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
 
 
 def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return a mask with few changed elements, none of them in the first column; integers in another order."""
+    """Return a mask with a few changed elements, none of them in the first column. Other integers are shuffled."""
     if leaf.is_one_number and leaf.high > 1:  # lengths, of which none may be zero
         return _integers(1, int(leaf.high), given.shape, generator)
     if (leaf.kind == "integer" and not leaf.is_one_number) or leaf.one_true:
@@ -118,7 +120,7 @@ def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tenso
 
 
 def random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a mask in which every row has its own density."""
+    """Return a random mask in which every row has its own share of true elements."""
     rows = rows_of(given)
     chosen = torch.randint(len(DENSITIES), (rows.shape[0], 1), generator=generator, device=generator.device)
     density = torch.tensor(DENSITIES, device=generator.device)[chosen]
@@ -127,7 +129,7 @@ def random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _in_order(values: Tensor, given: Tensor, leaf: Leaf) -> Tensor:
-    """Return ascending rows where the given rows are ascending, with the same ends where those are always the same."""
+    """Return the values sorted in rows if the given rows are ascending, with the same ends if those never change."""
     values = values.to(given.device)
     if leaf.ascending:
         values = values.sort(1).values
@@ -138,20 +140,20 @@ def _in_order(values: Tensor, given: Tensor, leaf: Leaf) -> Tensor:
 
 
 def fixed_ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
-    """Return whether ascending rows all begin with the smallest value (1, else 0), and end with the largest one (1,
-    else 0)."""
+    """Return whether ascending rows all begin with the smallest value, and whether they all end with the largest (1 or
+    0)."""
     if not leaf.ascending:
         return 0, 0
     return int(bool((rows[:, 0] == leaf.low).all())), int(bool((rows[:, -1] == leaf.high).all()))
 
 
 def rows_of(given: Tensor) -> Tensor:
-    """Return a matrix whose rows are the last dimension."""
+    """Return the tensor as a matrix, whose rows are the tensor's last dimension."""
     return given.reshape(-1, given.shape[-1]) if given.dim() else given.reshape(1, 1)
 
 
 def _moved_zeros(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return zeros, or elements that are not finite, at other positions and in another density."""
+    """Return the tensor with its zeros, or its infinities, at other positions and in another density."""
     if not bool(given.isfinite().all()):
         return _moved_infinities(given, leaf, generator)
     rows, special = rows_of(given), rows_of(special_places(given))
@@ -164,9 +166,9 @@ def _moved_zeros(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tenso
 
 
 def _moved_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator, *, some_finite: bool = False) -> Tensor:
-    """Return elements that are not finite at other positions; every row has another density of them.
+    """Return the tensor with its infinities and NaN at other positions. Every row has another density of them.
 
-    `some_finite`: at least one element of each row is finite, which a softmax needs.
+    With `some_finite`, each row has at least one finite element, which a softmax needs.
     """
     del leaf
     rows, odd = rows_of(given), rows_of(~given.isfinite())
@@ -186,12 +188,13 @@ def _moved_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator, *, 
 
 
 def _shuffled_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return each row in another order, where it has elements that are not finite."""
+    """Return the tensor with each row in another order, if it has infinities or NaN; otherwise the given tensor."""
     return given if bool(given.isfinite().all()) else _shuffled(given, replace(leaf, ascending=False), generator)
 
 
 def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
-    """A variation of the tensors whose structure fits. Strides stay, and one tensor given twice stays one tensor."""
+    """Return a variation that changes the tensors to which `applies` applies. Strides stay, and a shared tensor stays
+    shared."""
 
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         fresh: dict[int, Tensor] = {}
@@ -214,8 +217,8 @@ def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
 
 
 def _changed(given: Tensor, vary: Callable[[Tensor], Tensor]) -> Tensor:
-    """Change a tensor and keep its strides: an expanded dimension is varied once, and windows in the memory below
-    them."""
+    """Return a changed tensor with the same strides. An expanded dimension is changed once, overlapping windows in
+    their memory."""
     kernel = unexpanded(given)
     if overlaps(kernel):
         return in_memory(given, lambda vector: torch.empty_like(vector).copy_(vary(vector)))
@@ -224,7 +227,7 @@ def _changed(given: Tensor, vary: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _with_these(leaf: Leaf, given: Tensor) -> Leaf:
-    """The range of an integer tensor with one more draw: where sizes are data, a draw may leave that of the others."""
+    """Return what is known about an integer tensor, with its range extended to the values of this draw."""
     if leaf.kind != "integer" or leaf.is_one_number:
         return leaf
     low, high = (int(each) for each in given.aminmax())
@@ -236,7 +239,8 @@ def _is_varied(leaf: Leaf) -> bool:
 
 
 def is_mask(leaf: Leaf) -> bool:
-    """Whether single elements may be flipped: booleans, and integers that are one number, such as a mask of ones."""
+    """Return whether single elements of a tensor may be flipped: booleans, and integers that are one number
+    throughout."""
     return leaf.varies and (leaf.is_one_number or (leaf.kind == "boolean" and not leaf.one_true))
 
 
@@ -256,6 +260,6 @@ DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
         ),
     }
 )
-"""Each case's variation, and milder ones to try where the reference does not accept it, by name."""
+"""For each case, its variation and milder ones, which are tried if the reference does not accept the first."""
 shuffled = varying(_shuffled, lambda leaf: leaf.kind in ("floating", "integer"))
-"""The same values in another order within rows, for every tensor that is not in ascending order by its structure."""
+"""Returns every floating-point and integer tensor with its rows in another order, unless they are ascending."""

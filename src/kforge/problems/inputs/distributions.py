@@ -1,19 +1,19 @@
-"""Inputs of other kinds than the problem's own, so that a candidate cannot overfit one distribution. (torch)
+"""Input distributions other than the problem's own, so that a candidate cannot be fitted to one distribution. (torch)
 
-Each distribution takes the inputs as given and makes new ones of the same structure, shapes, dtypes and strides.
-Only floating-point tensors change, and both parts of complex ones; integers, booleans and Python scalars (see
-`discrete.py`) and None stay. What a value means is kept as far as the given values show it:
+Each distribution takes the given inputs and returns new ones of the same structure, shapes, dtypes and strides. Only
+floating-point tensors change, and both parts of complex ones. Integers, booleans and Python values stay (`discrete.py`
+varies them). The meaning of values is kept as far as the given inputs show it:
 
-- a tensor without negative values stays without, one within [0, 1] stays within (variances, probabilities);
-- elements that are not finite stay where they are (attention masks), unless no element of any draw is finite;
-- a tensor of two or more dimensions keeps its exact zeros (triangular, banded or masked matrices) where they are at
-  the same places for every seed (`structure.py`), and a square one that is symmetric stays symmetric;
-- rows that are in ascending order in every draw stay so (the edges of bins);
-- the same tensor given twice stays the same tensor;
-- windows that overlap in memory still do: the memory below them gets other values, as a vector.
+- A tensor without negative values gets none, and one within [0, 1] stays there (variances, probabilities).
+- Infinite and NaN elements stay at their positions (attention masks), unless no draw has a finite element.
+- A tensor of two or more dimensions keeps its zeros if they are at the same positions for every seed
+  (`structure.py`): triangular, banded or masked matrices. A symmetric matrix stays symmetric.
+- Rows that are ascending in every draw stay ascending (the edges of bins).
+- A tensor that is given twice stays one tensor.
+- Windows that overlap in memory still overlap: the memory below them gets other values.
 
-Most change all rows alike. `mixed_rows` and those in `ODD` (`odd_rows.py`) do not: what one row, a corner or a few
-elements look like says nothing about the others.
+Most distributions change all rows in the same way. `mixed_rows` and those in `odd_rows.py` do not, so that a sample of
+rows or elements says nothing about the others.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from torch.utils import _pytree as pytree
 from kforge.problems.inputs.structure import Leaf, Structure, symmetric
 
 Draw = Callable[[Tensor, torch.Generator], Tensor]
+"""A function that returns random values in the shape of a given tensor."""
 Replace = Callable[[Tensor, "Leaf | None", torch.Generator], Tensor]
+"""A function that returns a new tensor in place of a given one. Its second argument is what is known about the
+tensor."""
 
 
 class Distribution(Protocol):
-    """Makes new inputs from given ones; `structure` is what several draws of them have in common, where that is
+    """Makes new inputs from given ones. `structure` is what several draws of the inputs have in common, if that is
     known."""
 
     def __call__(
@@ -46,15 +49,15 @@ class Distribution(Protocol):
 OFFSET = 3.0
 """Mean of `shifted`, in standard deviations: sums that cancel in a centred sample no longer do."""
 LARGE = 256.0
-"""Magnitude of `large`: exp(256) overflows in single precision, and 256 squared in half, which detects an unstable
-formula."""
+"""Magnitude of `large`. exp(256) overflows in single precision, and 256 squared in half precision, which detects
+unstable formulas."""
 HUGE = 2.0**14
-"""Magnitude of `huge`, for problems that scale their inputs down first. A case that makes the reference overflow is
-dropped."""
+"""Magnitude of `huge`, for problems that scale their inputs down first. The case is dropped if the reference
+overflows."""
 BELOW = 100.0
-"""Magnitude of `negative`: exp(-100) is next to nothing in single precision."""
+"""Values of the distribution `negative` are below minus this: exp(-100) is nearly zero in single precision."""
 EXPONENTS = 8
-"""Exponents of `mixed_scale`: rows differ by up to 2**16."""
+"""Largest power of two by which rows are scaled in the distribution `mixed_scale`, up or down."""
 SHRINKING = 3
 """Rows and columns of a symmetric matrix are scaled down by up to this power of two."""
 
@@ -71,7 +74,7 @@ def _shifted(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _negative(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return values far below zero, where exp is nearly zero: this detects a maximum that starts from zero."""
+    """Return values far below zero, where exp is nearly zero. This detects a maximum that starts from zero."""
     return -(_normal(like, generator) * LARGE).abs() - BELOW
 
 
@@ -80,7 +83,7 @@ def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _tiny(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return values so small beside one that the dtype can hardly distinguish 1 + x from 1."""
+    """Return values so small that the dtype can hardly represent the difference between 1 + x and 1."""
     return _normal(like, generator) * torch.finfo(like.dtype).eps
 
 
@@ -93,7 +96,8 @@ def _huge(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _edges(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return rows whose first or last element dwarfs the others: this detects a loop that leaves one of them out."""
+    """Return rows whose first or last element is far larger than the others. This detects a loop that leaves one of
+    them out."""
     values = _normal(like, generator)
     if like.dim() == 0 or like.numel() == 0:
         return values
@@ -103,7 +107,7 @@ def _edges(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _mixed_scale(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return rows (elements of a vector) that each have their own power of two."""
+    """Return rows (or elements of a vector) that are each scaled by their own power of two."""
     rows = like.shape if like.dim() < 2 else (*like.shape[:-1], 1)
     powers = torch.randint(-EXPONENTS, EXPONENTS + 1, rows, generator=generator, device=generator.device)
     return torch.ldexp(_normal(like, generator), powers)
@@ -147,7 +151,8 @@ def _working_dtype(like: Tensor) -> torch.dtype:
 def _in_place_of(
     given: Tensor, draw: Draw, leaf: Leaf | None, generator: torch.Generator, *, free: bool = False
 ) -> Tensor:
-    """Return new values with the given tensor's domain (unless `free`), zeros, symmetry, dtype, device and strides."""
+    """Return new values with the given tensor's zeros, symmetry, dtype, device and strides, and its domain unless
+    `free`."""
     # An expanded dimension holds one element that is read many times: draw it once, then expand it again.
     kernel = unexpanded(given)
     if given.numel() == 0:
@@ -175,13 +180,15 @@ def _in_place_of(
 
 
 def _is_never_finite(leaf: Leaf | None) -> bool:
-    """Whether no draw has a finite element: infinities are then no structure, as zeros throughout are none."""
+    """Return whether no draw has a finite element. Then infinities are not structure."""
     return leaf is not None and leaf.kind == "floating" and math.isnan(leaf.low) and not leaf.special
 
 
 def in_domain(values: Tensor, low: float, high: float) -> Tensor:
-    """Return values in the domain of the given ones, between `low` and `high`; anywhere where none of the given is
-    finite."""
+    """Return the values moved into the domain of given values between `low` and `high`: not negative, or within [0, 1].
+
+    Values are not changed if some given values are negative, or if none is finite.
+    """
     if not low >= 0 or low == math.inf:
         return values
     values = values.abs()
@@ -190,10 +197,12 @@ def in_domain(values: Tensor, low: float, high: float) -> Tensor:
 
 
 def in_order(leaf: Leaf | None) -> bool:
+    """Return whether the rows of a tensor are ascending in every draw of the problem's inputs."""
     return leaf is not None and leaf.ascending
 
 
 def overlaps(tensor: Tensor) -> bool:
+    """Return whether elements of a tensor may share an address."""
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:
@@ -204,20 +213,21 @@ def overlaps(tensor: Tensor) -> bool:
 
 
 def unexpanded(given: Tensor) -> Tensor:
-    """Return the same memory with every expanded dimension once."""
+    """Return a view of the same memory with every expanded dimension reduced to size 1."""
     once = [1 if stride == 0 else size for size, stride in zip(given.shape, given.stride(), strict=True)]
     return given.detach().as_strided(once, given.stride())
 
 
 def in_memory(given: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return a tensor whose elements overlap, with the memory below it changed as a vector."""
+    """Return a tensor whose elements overlap in memory, after changing that memory as a vector."""
     span = 1 + sum(stride * (size - 1) for size, stride in zip(given.shape, given.stride(), strict=True))
     fresh = change(given.detach().as_strided((span,), (1,))).detach()
     return fresh.as_strided(given.shape, given.stride()).requires_grad_(given.requires_grad)
 
 
 def replacing(replace: Replace) -> Distribution:
-    """Return a distribution that replaces every floating-point tensor, and one tensor given twice by one tensor."""
+    """Return a distribution that replaces every floating-point tensor. A tensor that is given twice is replaced
+    once."""
 
     def distribution(
         inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None
@@ -252,7 +262,8 @@ def replacing(replace: Replace) -> Distribution:
 
 
 def drawn(draw: Draw, *, free: bool = False) -> Distribution:
-    """Return a distribution with all rows alike; `free`: also below zero and over one, where no given value is."""
+    """Return a distribution that draws all rows in the same way. With `free`, values may leave the domain of the given
+    ones."""
     return replacing(lambda given, leaf, generator: _in_place_of(given, draw, leaf, generator, free=free))
 
 
@@ -262,8 +273,10 @@ def _as_given(inputs: Sequence[Any], generator: torch.Generator, structure: Stru
 
 
 def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
-    """Return a distribution with rows of four kinds at random positions: as given, and three draws of the pool; `free`
-    as in `drawn`. Symmetric matrices get other scales only."""
+    """Return a distribution with rows of four kinds at random positions: as given, and from three draws of the pool.
+
+    `free` is as in `drawn`. Of symmetric matrices only the scales change.
+    """
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if given.dim() == 0 and free:  # one number has no rows of other kinds
@@ -289,9 +302,9 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
 
 
 def _scaled_on_both_sides(given: Tensor, generator: torch.Generator) -> Tensor:
-    """Return symmetric matrices whose rows, and columns alike, have scales of their own.
+    """Return symmetric matrices whose rows and columns are scaled by the same random factors.
 
-    A positive definite matrix stays so, which a factorization needs: it has no result for most other symmetric ones.
+    A positive definite matrix stays positive definite, which factorizations need.
     """
     rows = (*given.shape[:-1], 1)
     powers = torch.randint(-SHRINKING, 1, rows, generator=generator, device=generator.device)
@@ -301,11 +314,12 @@ def _scaled_on_both_sides(given: Tensor, generator: torch.Generator) -> Tensor:
 
 
 WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_hot, _tiny)
-"""Distributions of single odd rows."""
+"""Functions that draw the values of single odd rows (rows unlike all others)."""
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
-"""Distributions of odd rows, for cases in which WILD makes the reference overflow."""
+"""Functions that draw the values of single odd rows, if those in WILD make the reference overflow."""
 SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)
-"""Pools for tensors that leave their given interval (`other_ranges.py`)."""
+"""Functions that draw values for tensors that leave the domain of their given values (`other_ranges.py`). SIGNED_MILD
+is tried if those in SIGNED make the reference fail."""
 
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
@@ -325,5 +339,6 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
         "mixed_rows": mixed_rows(WILD),
     }
 )
+"""All distributions by name."""
 MILDER_ROWS = mixed_rows(MILD)
-"""Replaces `mixed_rows` where that makes the reference overflow."""
+"""The distribution that replaces `mixed_rows` if that makes the reference overflow."""

@@ -1,11 +1,10 @@
-"""Removes structure of the inputs that a module may impose itself: symmetric matrices, and zeros at fixed positions.
-(torch)
+"""Removes structure from inputs that a module may impose itself: symmetry, and zeros at fixed positions. (torch)
 
-A matrix that is given symmetric stays so in all other cases, and so do zeros that are at the same positions in every
-draw: a factorization needs the one, and a triangular product the other. But a module that takes the symmetric part of a
-matrix, or its lower triangle, has a result for any matrix, and a program that leaves that step out is wrong for its
-user. So such an input loses its structure in one case. Where the reference gives another result for it than for the
-input as given, it relies on the structure, and no program is judged by the case.
+A matrix that is given symmetric stays symmetric in all other cases, and zeros at the same positions in every draw stay
+there: a factorization needs symmetry, and a triangular product needs zeros. But a module that takes the symmetric part
+of a matrix, or its lower triangle, accepts any matrix. A program that leaves out that step is wrong for its user. So in
+one case an input loses its structure. If the reference gives another result then, it relies on the structure, and the
+case is dropped.
 """
 
 from __future__ import annotations
@@ -28,14 +27,16 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 ASYMMETRIC, FILLED = "asymmetric", "filled_zeros"
+"""Names of the kinds of structure that cases remove: symmetry, and zeros at fixed positions. Names of cases begin with
+them."""
 MOST_IMPOSED = 3
-"""Most cases in which inputs lose a structure of one kind: one input in each, and all that are left in the last."""
+"""Most cases for one kind of structure. In each, one input loses it; in the last, all remaining inputs."""
 LARGEST_PART = 0.5
-"""Largest share by which an element of a symmetric matrix grows, while the one across the diagonal shrinks."""
+"""Largest share by which an element of a symmetric matrix grows, while its mirror element shrinks by the same share."""
 
 
 def is_imposed(name: str) -> bool:
-    """Whether the case of this name has an input without the structure that it is given with."""
+    """Return whether the case of this name removes structure from inputs."""
     return name.partition(" ")[0] in (ASYMMETRIC, FILLED)
 
 
@@ -54,7 +55,7 @@ def structured(kind: str, structure: Structure, inputs: Sequence[Any]) -> list[i
 
 
 def names(structure: Structure, inputs: Sequence[Any]) -> list[str]:
-    """Return the names of the cases for inputs of this structure."""
+    """Return the names of the cases that remove structure (symmetry, fixed zeros) from these inputs."""
     found = []
     for kind in (ASYMMETRIC, FILLED):
         places = structured(kind, structure, inputs)
@@ -64,18 +65,18 @@ def names(structure: Structure, inputs: Sequence[Any]) -> list[str]:
 
 
 def places_of(name: str) -> list[int]:
-    """Return which inputs lose their structure in the case of this name."""
+    """Return the positions of the inputs that lose their structure in the case of this name."""
     return [int(place) for place in name.rpartition("#")[2].split(",")]
 
 
 def variation(name: str) -> Distribution:
-    """Return the inputs as given, except for those."""
+    """Return the distribution that removes the structure of these inputs; other inputs stay as given."""
     change = replacing(_asymmetric if name.startswith(ASYMMETRIC) else _filled)
     return partial(only, places_of(name), change)
 
 
 def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-    """Return a matrix whose symmetric part is the given one; zeros and signs stay."""
+    """Return a matrix that is not symmetric, but whose symmetric part is the given one. Zeros and signs stay."""
     del leaf
     if not symmetric(given):
         return given
@@ -85,7 +86,7 @@ def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) ->
 
 
 def _filled(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-    """Return the tensor with other elements of it in place of zeros."""
+    """Return the tensor with zeros replaced by random other elements of it."""
     others = given.detach()[~special_places(given)]
     if given.dim() < 2 or not others.numel():
         return given
@@ -97,8 +98,7 @@ def _filled(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Ten
 
 
 def _in_form_of(given: Tensor, values: Tensor) -> Tensor:
-    """Return these values with the dtype and strides of the given tensor; the given tensor itself where it is
-    expanded."""
+    """Return these values with the dtype and strides of the given tensor. An expanded tensor is returned unchanged."""
     if 0 in given.stride():
         return given
     fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)

@@ -1,10 +1,10 @@
-"""Gives masks with a fixed number of marks per row other numbers of marks. (torch)
+"""Gives masks with a fixed number of true elements per row other numbers of them. (torch)
 
-A mask whose rows have one true element in every draw, or a fixed number of ones, keeps that in all other cases, since a
-module may need it (a one-hot code). But a module that adds up what is marked accepts any number of marks, and a program
-that looks for one mark only is wrong for its user. So there is a case with rows without a mark (`no_marks`), and one
-with rows of several (`several_marks`). The module itself shows which of them it accepts: its outputs are then finite,
-and of the same sizes.
+A mask whose rows have one true element (a mark) in every draw, or a fixed number of ones, keeps that in all other
+cases, because a module may need it (a one-hot code). But a module that adds up the marked elements accepts any number
+of marks, and a program that looks for one mark only is wrong for its user. So there is a case with rows without marks
+(`no_marks`), and one with rows of several (`several_marks`). Whether the module accepts them is tried: its outputs must
+be finite and have the same sizes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 
 NO_MARKS, SEVERAL_MARKS = "no_marks", "several_marks"
 MARK_COUNTS = (NO_MARKS, SEVERAL_MARKS)
-"""Names of the cases."""
+"""Names of the cases in which masks have other numbers of true elements per row."""
 
 
 def counted(structure: Structure) -> list[int]:
-    """Return the positions of the masks that have the same number of marks in every draw, as their structure."""
+    """Return the positions of the masks whose rows have the same number of true elements in every draw."""
     return [place for place, leaf in enumerate(structure.leaves) if _is_counted(leaf)]
 
 
 def _is_counted(leaf: Leaf) -> bool:
+    """Return whether a tensor is a mask whose number of true elements is the same in every draw."""
     if leaf.kind == "boolean":
         return leaf.one_true and leaf.varies
     ones = leaf.kind == "integer" and (leaf.low, leaf.high) == (0, 1) and leaf.total is not None
@@ -44,9 +45,9 @@ def _is_counted(leaf: Leaf) -> bool:
 
 
 def taken(instance: Instance, inputs: list[Any], structure: Structure) -> dict[str, list[int]]:
-    """Return for each case the positions of the masks for which the module accepts these numbers of marks.
+    """Return for each case the positions of the masks for which the module accepts other numbers of true elements.
 
-    Raises ProblemError where the module cannot be made.
+    Raises ProblemError if the module cannot be constructed.
     """
     places = counted(structure)
     if not places or len(tensors_in(inputs)) != len(structure.leaves):
@@ -64,13 +65,13 @@ def taken(instance: Instance, inputs: list[Any], structure: Structure) -> dict[s
 def with_counts(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, name: str, places: Collection[int]
 ) -> list[Any]:
-    """Return the same inputs with other numbers of marks in the rows of these masks."""
+    """Return the inputs with other numbers of true elements in the rows of these masks. `name` is the case's."""
     leaves = [leaf if place in places else replace(leaf, kind="other") for place, leaf in enumerate(structure.leaves)]
     return _CHANGES[name](inputs, generator, type(structure)(leaves))
 
 
 def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return the mask with about half of the rows, at least one, without a mark."""
+    """Return the mask with no true element in about half of its rows, at least in one."""
     del leaf
     rows = rows_of(given)
     count = rows.shape[0]
@@ -80,7 +81,7 @@ def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
 
 
 def _filled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return the mask with additional marks: at least one in each row, at another density."""
+    """Return the mask with at least one more true element in each row."""
     del leaf
     rows, more = rows_of(given), rows_of(random_mask(given, generator))
     free = torch.rand(rows.shape, generator=generator, device=generator.device).to(rows.device)
@@ -89,3 +90,4 @@ def _filled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
 
 
 _CHANGES = {NO_MARKS: varying(_cleared, _is_counted), SEVERAL_MARKS: varying(_filled, _is_counted)}
+"""For each case, the variation that changes the numbers of true elements."""

@@ -1,6 +1,6 @@
-"""Makes inputs as given, except for a few rows or elements at random positions that are unlike all others. (torch)
+"""Changes a few rows or elements of the inputs at random positions, so that they differ from all others. (torch)
 
-A program that infers from a corner, a row or a sample of its input what the rest is like is wrong about these.
+A program that looks at a corner, a row or a sample of its input, and assumes that the rest is similar, fails on them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,25 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 FEW, BLOCKS, MOST_ELEMENTS = 8, 64, 8
-"""At most one row in FEW is odd, and one of each kind; in a vector, one block of BLOCKS; or at most MOST_ELEMENTS
-single elements. Hardly any sample of the input holds one of them."""
+"""How much of an input is made odd (unlike all other values): at most one row in FEW; in a vector, one of BLOCKS
+blocks; or at most MOST_ELEMENTS single elements. Hardly any sample of the input contains an odd value."""
 MOST_SPOILT_SETS, MOST_SPOILT_ROWS = 4, 2
-"""Most sets with odd rows in a timed block, and most odd rows in a set: each row takes a dozen operations, which must
-not take long compared with drawing."""
+"""Most sets of inputs with odd rows in a timed block, and most odd rows in a set. Each row takes a dozen operations,
+which must not take long compared with drawing."""
 LEAST_SAMPLES = 4
-"""Where the first dimension is shorter than this, one whole sample would be a good part of the input."""
+"""If the first dimension is shorter than this, no whole sample is made odd, because it would be a large part of the
+input."""
 WHOLE_SAMPLE = 0.25
-"""Chance that a whole sample is odd instead of rows."""
+"""Chance that a whole sample (position of the first dimension) is made odd besides single rows."""
 _Spoil = Callable[[Tensor, "Leaf | None", torch.Generator, random.Random], None]
+"""A function that overwrites a few rows or elements of a tensor with odd values."""
 
 
 def spoil_rows(pool: Sequence[Draw], most: int | None = None) -> _Spoil:
-    """Write other values into a few rows, each of another draw of the pool, and sometimes into one whole sample."""
+    """Return a function that overwrites a few rows, each with another draw of the pool, and sometimes one whole sample.
+
+    `most` limits the number of rows.
+    """
 
     def spoil(tensor: Tensor, leaf: Leaf | None, generator: torch.Generator, chance: random.Random) -> None:
         rows = math.prod(tensor.shape[:-1])
@@ -64,7 +69,7 @@ def _unravelled(row: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _spoil_elements(values: Sequence[float]) -> _Spoil:
-    """Write values far from all others to single positions."""
+    """Return a function that overwrites single elements with values of these magnitudes."""
 
     def spoil(tensor: Tensor, leaf: Leaf | None, generator: torch.Generator, chance: random.Random) -> None:
         for _ in range(chance.randint(1, MOST_ELEMENTS)):
@@ -76,8 +81,8 @@ def _spoil_elements(values: Sequence[float]) -> _Spoil:
 
 
 def _overwrite(place: Tensor, values: Tensor, leaf: Leaf | None) -> None:
-    """Write values within the domain of the whole tensor; zeros and elements that are not finite stay where they are
-    structure."""
+    """Write values to a part of a tensor, moved into the domain of the whole tensor. Structural zeros and infinities
+    stay."""
     values = values.to(place.device)
     if leaf is not None:
         values = in_domain(values, leaf.low, leaf.high)
@@ -88,6 +93,8 @@ def _overwrite(place: Tensor, values: Tensor, leaf: Leaf | None) -> None:
 
 
 def _odd(spoil: _Spoil) -> Distribution:
+    """Return a distribution that overwrites a few rows or elements of a copy of each tensor, by the given function."""
+
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if given.numel() < 2 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):
             return given
@@ -105,7 +112,7 @@ def _copied(given: Tensor) -> Tensor:
 
 
 def chance_of(generator: torch.Generator) -> random.Random:
-    """Return a random generator on the host, seeded by the given generator's seed."""
+    """Return a Python random generator that is seeded from a torch generator."""
     seed = int(torch.randint(1 << 62, (), generator=generator, device=generator.device))
     return random.Random(seed)  # noqa: S311 - as secret as the generator's seed
 
@@ -113,9 +120,9 @@ def chance_of(generator: torch.Generator) -> random.Random:
 def spoil_sets(
     sets: Sequence[list[Any]], structure: Structure, generator: torch.Generator, *, mild: bool, share: float
 ) -> None:
-    """Give a small share of freshly drawn sets of inputs odd rows, in one tensor of each.
+    """Give about the share `share` of these freshly drawn sets of inputs a few odd rows, in one tensor of each set.
 
-    It is changed in place. Where the problem keeps the tensor and gives it in every call, a copy takes its place.
+    Tensors are changed in place. A tensor that the problem returns in every draw is replaced by a copy.
     """
     spoil = spoil_rows(MILD if mild else WILD, MOST_SPOILT_ROWS)
     chance = chance_of(generator)
@@ -147,7 +154,8 @@ def _instead(given: Tensor, fresh: Tensor, value: Any) -> Any:
 ODD: Mapping[str, Distribution] = MappingProxyType(
     {"odd_rows": _odd(spoil_rows(WILD)), "odd_elements": _odd(_spoil_elements((HUGE, LARGE, 16.0)))}
 )
+"""Distributions with odd rows or elements, by name."""
 MILDER_ODD: Mapping[str, Distribution] = MappingProxyType(
     {"odd_rows": _odd(spoil_rows(MILD)), "odd_elements": _odd(_spoil_elements((4.0, 0.0)))}
 )
-"""Replacements for the distributions of the same name, where those make the reference overflow."""
+"""Replacements for the distributions of the same name, if those make the reference overflow."""

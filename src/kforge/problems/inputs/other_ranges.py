@@ -1,10 +1,10 @@
-"""Makes inputs beyond the values that a problem gives: below zero, over one, and of very different magnitudes. (torch)
+"""Makes inputs outside the values that a problem gives: negative, above one, or of very different magnitudes. (torch)
 
-In the other distributions a tensor without negative values gets none, and one within [0, 1] stays there: it may hold
-variances or probabilities. But most of these tensors come from `torch.rand` and may be anything, and a program that is
-right only for numbers up to one is wrong for its user. So one tensor after the other leaves its interval (`outside`),
-and all tensors get other magnitudes (`enormous`, `minute`), first together and then one after the other. Cases for
-which the reference has no finite result are dropped, and a program is judged for gross errors only
+In the other distributions a tensor without negative values gets none, and one within [0, 1] stays there, because it may
+hold variances or probabilities. But most such tensors come from `torch.rand` and could have any values, and a program
+that is right only up to one is wrong for its user. So each tensor leaves its interval in a case (`outside`). All
+tensors also get other magnitudes (`enormous`, `minute`), first together and then one by one. A case is dropped if the
+reference has no finite result, and a program is judged for gross errors only
 (`evaluation/correctness/beyond_given_values.py`).
 """
 
@@ -28,35 +28,36 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 OUTSIDE, ENORMOUS, MINUTE = "outside", "enormous", "minute"
+"""Kinds of cases with inputs beyond the given values. The names of cases begin with their kind."""
 LARGE_WEIGHTS = "large_weights"
-"""The case in which inputs are as given, and a row of a parameter is far larger than drawn
+"""Name of the case with inputs as given, and a row of a parameter far larger than drawn
 (`evaluation/reference/weights.py`)."""
 MOST_OUTSIDE = 3
-"""Most cases with a tensor outside its interval; with more tensors, several leave it together."""
+"""Most cases with a tensor outside its interval. If there are more tensors, several leave it together."""
 OVER_ONE = f"{OUTSIDE} #{MOST_OUTSIDE}"
 """The case in which tensors of a single value, such as a time step, are over one. Other tensors have rows of both kinds
 in one case: over one and below zero."""
 MOST_SCALED = 3
-"""Most cases of each magnitude in which one tensor has it and the others are as given; with more tensors, several
-together."""
+"""Most cases in which one tensor is enormous, or very small, and the others are as given. If there are more tensors,
+several are changed together."""
 EXPONENTS = {ENORMOUS: (24, 16), MINUTE: (-50, -30)}
-"""Exponents of two: the first one, and a milder one. For numbers about 2^24 (1.7e7) the product of two sums of squares
-is still finite in float32. With larger ones a cosine by one root would overflow, and avoiding that is more than
-ordinary care. Minute ones are about 2^-50 (1e-15)."""
+"""Powers of two of the magnitudes: the first choice, and a milder one. For numbers of about 2^24 (1.7e7) the product of
+two sums of squares is still finite in float32. With larger numbers a cosine similarity with one square root would
+overflow, and avoiding that is more than ordinary care. Very small numbers are about 2^-50 (1e-15)."""
 
 
 def is_beyond(name: str) -> bool:
-    """Whether the case of this name has inputs or weights beyond the given values."""
+    """Return whether the case of this name has inputs or weights beyond the given values."""
     return kind_of(name) in (OUTSIDE, ENORMOUS, MINUTE, LARGE_WEIGHTS, NEGATED)
 
 
 def kind_of(name: str) -> str:
-    """The name of a case without the number of the tensors that vary in it."""
+    """Return the name of a case without the number of the tensors that vary."""
     return name.partition(" ")[0]
 
 
 def names(structure: Structure) -> list[str]:
-    """Return the names of the cases for these inputs."""
+    """Return the names of the cases with values beyond the given ones, for inputs of this structure."""
     if not structure.has("floating"):
         return []
     outside, scaled = min(MOST_OUTSIDE, len(_confined(structure))), min(MOST_SCALED, len(_floating(structure)))
@@ -69,7 +70,7 @@ def names(structure: Structure) -> list[str]:
 
 
 def variations(name: str, structure: Structure) -> list[Distribution]:
-    """Return the case of that name, and milder ones to try where the reference does not accept it."""
+    """Return the distributions for the case of that name: the first choice, then milder ones."""
     chosen = _chosen(name, structure)
     if name == OVER_ONE:
         return [partial(only, chosen, _over_one(mixed_rows(pool, free=True))) for pool in (SIGNED[1:2], SIGNED_MILD)]
@@ -77,10 +78,11 @@ def variations(name: str, structure: Structure) -> list[Distribution]:
 
 
 def singly(name: str, structure: Structure) -> dict[int, list[Distribution]]:
-    """Return the variations for each of several tensors that the case of that name changes together, by its position.
+    """Return for each tensor that the case of that name changes together with others the distributions that change it
+    alone.
 
-    A tensor that must not be negative would hide all others. Where all tensors of the inputs change together, there are
-    cases for each of them.
+    A tensor that must not be negative would otherwise hide all others. Empty if the case changes one tensor only, or
+    all, because there are separate cases for each of them.
     """
     chosen = _chosen(name, structure)
     if len(chosen) < 2 or name in (ENORMOUS, MINUTE, OVER_ONE):
@@ -107,6 +109,7 @@ def _chosen(name: str, structure: Structure) -> list[int]:
 
 
 def _of_magnitude(kind: str, chosen: Sequence[int], structure: Structure) -> list[Distribution]:
+    """Return the distributions that give these tensors an enormous or a very small magnitude."""
     draws = [_scaled(exponent) for exponent in EXPONENTS[kind]]
     free = [drawn(draws[0], free=True)] if set(chosen) & set(_confined(structure)) else []
     every = [*free, *(drawn(draw) for draw in draws)]
@@ -115,6 +118,7 @@ def _of_magnitude(kind: str, chosen: Sequence[int], structure: Structure) -> lis
 
 
 def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
+    """Return the distributions that give these tensors negative values, or values above one."""
     pools = [mixed_rows(SIGNED, free=True), mixed_rows(SIGNED_MILD, free=True)]
     # over one, where there is no result below zero: each tensor by itself, so that others still go below
     if len(chosen) == 1 and structure.leaves[chosen[0]].high <= 1:
@@ -123,6 +127,7 @@ def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
 
 
 def _floating(structure: Structure) -> list[int]:
+    """Return the positions of the floating-point tensors."""
     return [place for place, leaf in enumerate(structure.leaves) if leaf.kind == "floating"]
 
 
@@ -138,6 +143,8 @@ def _single(structure: Structure) -> list[int]:
 
 
 def _scaled(exponent: int) -> Draw:
+    """Return a draw of normal numbers times 2**exponent; float16 tensors stay as given."""
+
     def draw(like: Tensor, generator: torch.Generator) -> Tensor:
         wide = torch.finfo(like.dtype).max > torch.finfo(torch.float16).max  # float16 has no such numbers
         values = torch.randn(like.shape, generator=generator, device=generator.device, dtype=torch.float64)
@@ -147,7 +154,7 @@ def _scaled(exponent: int) -> Draw:
 
 
 def _over_one(distribution: Distribution) -> Distribution:
-    """Return the same distribution, with the signs of its values removed."""
+    """Return the same distribution with the absolute values of its numbers."""
 
     def positive(inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None) -> list[Any]:
         return list(pytree.tree_map(_unsigned, distribution(inputs, generator, structure)))
@@ -156,7 +163,7 @@ def _over_one(distribution: Distribution) -> Distribution:
 
 
 def _unsigned(leaf: Any) -> Any:
-    """Return a tensor without signs and with the same strides: expanded rows cannot be written to."""
+    """Return a tensor's absolute values with the same strides. Expanded rows are computed once."""
     return in_memory(leaf, torch.abs) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
 
 
@@ -167,7 +174,7 @@ def only(
     generator: torch.Generator,
     structure: Structure,
 ) -> list[Any]:
-    """Change these tensors of the inputs, by their positions; all others stay as given."""
+    """Return the inputs with these tensors changed by the distribution, and all others as given."""
     leaves, form = pytree.tree_flatten(list(inputs))
     tensors = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     if len(tensors) != len(structure.leaves):

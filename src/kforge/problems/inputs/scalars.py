@@ -1,13 +1,13 @@
-"""Makes other Python numbers and flags than those given, which are arguments of each call. (torch)
+"""Makes other Python numbers and flags than given, which are arguments of each call. (torch)
 
-Integers stay, since most of them are sizes, and so do strings, since no other values are known. Multiplying by up to
-two does not change a number that is zero or infinite, and hardly one that is small or large: a program could leave out
-what it scales or bounds. A product of two numbers below a tenth (a rate and a decay) hides what it scales, too. So
-there is a case where all these numbers are ordinary ones (`ordinary_scalars`).
+Integers stay, because most are sizes. Strings stay, because no other values are known. Usually numbers are multiplied
+by up to two. That does not change a number that is zero or infinite, and has little effect on one that is very small or
+large: a program could leave out what it scales or bounds. So in one case all such numbers become ordinary
+(`ordinary_scalars`).
 
-None of this changes a sign, and a program may take a gain for positive. So each number is negated in a case of its own
-(`negated_scalars`): the signs of two that are multiplied would hide each other. In the same way each of several flags
-is turned alone (`turned_flags`).
+None of this changes a sign, and a program may assume that a gain is positive. So each number is negated in its own case
+(`negated_scalars`), because the signs of two factors would cancel. In the same way each of several flags is inverted
+alone (`turned_flags`).
 """
 
 from __future__ import annotations
@@ -30,15 +30,19 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Structure
 
 OTHER, ORDINARY = "other_scalars", "ordinary_scalars"
+"""Names of the cases that change all numbers and flags, or make all unusual numbers ordinary."""
 NEGATED, TURNED = "negated_scalars", "turned_flags"
+"""Beginnings of the names of the cases that negate one number, or invert one flag."""
 MOST_ALONE = 4
-"""Most cases in which one number is negated, or one flag is turned; where there are more, several change together."""
+"""Most cases in which one number is negated, or one flag is inverted. If there are more, several change together."""
 LEAST, LARGEST = 0.1, 10.0
-"""Numbers whose magnitude is outside these may hide what they scale, also two or three of them together, or be no limit
-for most tensors."""
+"""Numbers with a magnitude below LEAST or above LARGEST are replaced by ordinary ones in one case: they may hide what
+they scale, or limit nothing."""
 LOW, HIGH = 0.25, 0.95
-"""Ordinary numbers lie between these, also where they are probabilities or decays."""
+"""Numbers that are zero, infinite, very small or very large are replaced by numbers between LOW and HIGH, which may
+also be probabilities or decays."""
 _Change = Callable[[Any, float, float], Any]
+"""Returns another value for a scalar, given two random numbers between 0 and 1."""
 
 
 def scalars_in(inputs: Sequence[Any]) -> list[Any]:
@@ -47,12 +51,12 @@ def scalars_in(inputs: Sequence[Any]) -> list[Any]:
 
 
 def extraordinary(inputs: Sequence[Any]) -> list[int]:
-    """Return the positions among the scalars of the numbers that are zero, not finite, small or large."""
+    """Return the positions, among the scalars, of numbers that are zero, infinite, very small or very large."""
     return [place for place, value in enumerate(scalars_in(inputs)) if _is_extraordinary(value)]
 
 
 def changed_scalars(given: Sequence[Any], other: Sequence[Any]) -> frozenset[int]:
-    """Return the positions of the scalars that differ."""
+    """Return the positions of the Python numbers, flags and strings that differ between two sets of inputs."""
     both = zip(scalars_in(given), scalars_in(other), strict=True)
     return frozenset(place for place, (one, another) in enumerate(both) if repr(one) != repr(another))
 
@@ -62,7 +66,7 @@ def _is_extraordinary(value: Any) -> bool:
 
 
 def _changing(change: _Change, places: Collection[int] | None = None) -> Variation:
-    """Change the scalars at these positions, or all; `change` gets the scalar and two random numbers below one."""
+    """Return a variation that applies `change` to the scalars at these positions, or to all."""
 
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         del structure
@@ -78,13 +82,13 @@ def _changing(change: _Change, places: Collection[int] | None = None) -> Variati
 
 
 def _turned(value: Any, drawn: float, turn: float) -> Any:
-    """Return a flag inverted."""
+    """Return a flag inverted; other values unchanged."""
     del drawn, turn
     return not value if isinstance(value, bool) else value
 
 
 def _multiplied(value: Any, drawn: float, turn: float) -> Any:
-    """Return a number multiplied by up to two; a complex one also gets another direction."""
+    """Return a number multiplied by 0.5 to 2; a complex one also gets another direction. Other values stay."""
     factor = 0.5 + 1.5 * drawn
     if isinstance(value, complex):
         return value * cmath.rect(factor, math.tau * turn)
@@ -96,7 +100,7 @@ def _turned_or_multiplied(value: Any, drawn: float, turn: float) -> Any:
 
 
 def _ordinary(value: Any, drawn: float, turn: float) -> Any:
-    """Return a number of the same sign, where the given one is not ordinary."""
+    """Return an ordinary number of the same sign, if the given one is not ordinary."""
     if not _is_extraordinary(value):
         return value
     size = LOW + (HIGH - LOW) * drawn
@@ -104,8 +108,7 @@ def _ordinary(value: Any, drawn: float, turn: float) -> Any:
 
 
 def _negated(value: Any, drawn: float, turn: float) -> Any:
-    """Return a finite number of the other sign, and an ordinary one where the given one is not; zero becomes
-    negative."""
+    """Return a finite number with the other sign, made ordinary if it is not. Zero becomes negative."""
     if not _can_be_negated(value):
         return value
     ordinary = _ordinary(value, drawn, turn) if _is_extraordinary(value) else _multiplied(value, drawn, turn)
@@ -113,12 +116,12 @@ def _negated(value: Any, drawn: float, turn: float) -> Any:
 
 
 def _negated_as_given(value: Any, drawn: float, turn: float) -> Any:
-    """Return a finite number of the other sign and of about the same size; zero stays."""
+    """Return a finite number with the other sign and about the same size. Zero stays zero."""
     return -_multiplied(value, drawn, turn) if _can_be_negated(value) and value != 0 else value
 
 
 def _can_be_negated(value: Any) -> bool:
-    """Return whether it is a finite number. An infinite limit bounds nothing; with the other sign it would."""
+    """Return whether a value is a finite number. An infinite bound limits nothing, but with the other sign it would."""
     return isinstance(value, float) and math.isfinite(value)
 
 
@@ -128,22 +131,22 @@ SCALARS: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
         ORDINARY: (_changing(_ordinary),),
     }
 )
-"""Each case's variation, and milder ones to try where the reference does not accept it, by name."""
+"""For each case, its variation and milder ones, which are tried if the reference does not accept the first."""
 
 
 def ordinary_singly(inputs: Sequence[Any]) -> dict[int, list[Variation]]:
-    """Return variations that make one number each ordinary, by its position; nothing where there is only one."""
+    """Return for each number that is not ordinary a variation that changes it alone; empty if there is only one."""
     places = extraordinary(inputs)
     return {place: [_changing(_ordinary, [place])] for place in places} if len(places) > 1 else {}
 
 
 def is_alone(name: str) -> bool:
-    """Whether the case of this name changes one number or one flag only, or a few of many."""
+    """Return whether the case of this name negates numbers or inverts flags."""
     return name.partition(" ")[0] in (NEGATED, TURNED)
 
 
 def alone(inputs: Sequence[Any]) -> list[str]:
-    """Return the names of the cases in which one number is negated, or one of several flags is turned."""
+    """Return the names of the cases in which one number is negated, or one of several flags is inverted."""
     return [
         f"{kind} #{number}"
         for kind in (NEGATED, TURNED)
@@ -152,22 +155,24 @@ def alone(inputs: Sequence[Any]) -> list[str]:
 
 
 def signed(inputs: Sequence[Any]) -> frozenset[int]:
-    """Return the positions among the scalars of the numbers that have a sign."""
+    """Return the positions, among the scalars, of the floating-point numbers."""
     return frozenset(place for place, value in enumerate(scalars_in(inputs)) if isinstance(value, float))
 
 
 def variations_alone(name: str, inputs: Sequence[Any]) -> list[Variation]:
-    """Return the case of that name, and milder ones to try where the reference does not accept it."""
+    """Return the variation for the case of that name, then milder ones."""
     return _of_places(name, _chosen(name, inputs))
 
 
 def singly_alone(name: str, inputs: Sequence[Any]) -> dict[int, list[Variation]]:
-    """Return the variations of each scalar that the case of that name changes together with others, by its position."""
+    """Return for each scalar that the case of that name changes together with others the variations that change it
+    alone."""
     chosen = _chosen(name, inputs)
     return {place: _of_places(name, [place]) for place in chosen} if len(chosen) > 1 else {}
 
 
 def _changed_alone(kind: str, inputs: Sequence[Any]) -> list[int]:
+    """Return the positions of the scalars that cases of this kind change: numbers to negate, or flags to invert."""
     if kind == NEGATED:
         return [place for place, value in enumerate(scalars_in(inputs)) if _can_be_negated(value)]
     flags = [place for place, value in enumerate(scalars_in(inputs)) if isinstance(value, bool)]
@@ -175,6 +180,7 @@ def _changed_alone(kind: str, inputs: Sequence[Any]) -> list[int]:
 
 
 def _chosen(name: str, inputs: Sequence[Any]) -> list[int]:
+    """Return the positions of the scalars that the case of that name changes."""
     kind, _, number = name.partition(" #")
     return _changed_alone(kind, inputs)[int(number) :: MOST_ALONE]
 

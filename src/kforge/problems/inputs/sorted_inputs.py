@@ -1,8 +1,8 @@
-"""Finds inputs in ascending order that a module sorts itself: their order is then not structure. (torch)
+"""Finds ascending inputs that a module would also accept in any other order. (torch)
 
-Rows that are sorted in every draw stay so in all cases, since they may be the edges of bins. But a module that sorts
-such an input itself, looks its values up one by one, or takes its extremes, accepts it in any order, and a program that
-leaves out the sort, or takes the ends of rows for their extremes, is wrong for its user.
+Rows that are ascending in every draw stay ascending in all cases, because they may be the edges of bins. But a module
+that sorts such an input itself, or takes its extremes, accepts any order. A program that leaves out the sort, or takes
+the ends of rows as their extremes, is wrong for its user.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
 
 SORTS = ("sort", "argsort", "msort", "topk", "unique", "median", "nanmedian", "kthvalue", "quantile", "nanquantile",
          "mode")  # fmt: skip
-"""Functions that sort, or that are trivial for sorted numbers."""
+"""torch functions that sort, or whose result is trivial if their argument is already sorted."""
 _POOLED = ("max_pool1d", "max_pool2d", "max_pool3d")
 EXTREMES = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "cummax", "cummin", *_POOLED,
             *(f"adaptive_{name}" for name in _POOLED), *(f"{name}_with_indices" for name in _POOLED),
             *(f"adaptive_{name}_with_indices" for name in _POOLED), "fractional_max_pool2d_with_indices",
             "fractional_max_pool3d_with_indices")  # fmt: skip
-"""Functions that sorted numbers make trivial as well. Unlike a sort, they do not show that any order is accepted: the
-module may also look numbers up in what it makes of the input."""
+"""Functions that take extremes, whose result is trivial for sorted numbers. They do not prove that a module accepts any
+order: it may also search in a tensor that it made from the input."""
 ELEMENTWISE = ("add", "sub", "rsub", "mul", "div", "true_divide", "neg", "__radd__", "__rsub__", "__rmul__",
                "__rdiv__", "exp", "log", "sqrt", "clone", "contiguous", "to", "float", "double")  # fmt: skip
-"""Functions whose result stands for their argument: shifted and scaled numbers are in order as they were."""
+"""Functions whose result has the same order as their argument, such as shifting and scaling."""
 NEEDS_ORDER = {"searchsorted": (0, "sorted_sequence"), "bucketize": (1, "boundaries"), "histogram": (1, "bins")}
-"""Functions that look up numbers among sorted ones, and the argument that must be sorted."""
+"""Functions that search sorted numbers, with position and name of the argument that must be sorted."""
 SEED = 31
-"""Seed of the module that is called. It tests the problem, so it need not be secret."""
+"""Seed of the module that is called. It need not be secret, because this tests only the problem."""
 
 
 class _Handed(TorchFunctionMode):
-    """Records the memory of the tensors that these functions get."""
+    """A mode of torch that records the memory of the tensors that are passed to SORTS, EXTREMES and NEEDS_ORDER."""
 
     def __init__(self, watched: Collection[int]) -> None:
-        """`watched`: memory of the tensors in ascending order; a tensor that is made of one stands for it."""
+        """`watched` is the memory of the ascending tensors. A tensor that was made from one of them stands for it."""
         super().__init__()
         self._watched = set(watched)
         self.sorted: set[int] = set()
         self.extremes: set[int] = set()
         self.needed: set[int] = set()
-        """Memory of the tensors that must be in order."""
+        """Memory addresses of the tensors that must be sorted, because the module searches in them."""
         self._sources: dict[int, set[int]] = {}
-        """Memory of the tensors from which others were made element by element, by the memory of these others."""
+        """For tensors that were made element by element, the memory of the tensors from which they were made."""
         self._alive: list[Tensor] = []
-        """These others, so that no further tensor gets their memory."""
+        """The derived tensors. They are kept so that no other tensor gets their memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
@@ -80,15 +80,15 @@ class _Handed(TorchFunctionMode):
         return result
 
     def _memory(self, values: list[Any]) -> set[int]:
-        """Return the memory of these tensors, and of those from which they were made."""
+        """Return the addresses of these tensors, or of the tensors from which they were made."""
         places = [tensor.data_ptr() for tensor in tensors_in(values)]
         return {source for place in places for source in self._sources.get(place, {place})}
 
 
 def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -> list[int]:
-    """Return the positions of the tensors that are given in ascending order, though the module accepts any order.
+    """Return the positions of the tensors that are given in ascending order although the module accepts any order.
 
-    Raises ProblemError where the module cannot be made.
+    Raises ProblemError if the module cannot be constructed.
     """
     ordered = [place for place, leaf in enumerate(structure.leaves) if leaf.ascending]
     tensors = tensors_in(inputs := cloned(inputs))
@@ -105,7 +105,8 @@ def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -
 
 
 def _handed(model: nn.Module, inputs: list[Any], watched: Collection[int]) -> _Handed | None:
-    """Return what one call of the module, which may change both, hands to the functions; None where it fails."""
+    """Call the module once, and return what was recorded; None if the call fails. The call may change module and
+    inputs."""
     handed = _Handed(watched)
     try:
         with torch.no_grad(), seeded(SEED), handed:
@@ -116,10 +117,10 @@ def _handed(model: nn.Module, inputs: list[Any], watched: Collection[int]) -> _H
 
 
 def in_any_order(model: nn.Module, inputs: list[Any], names: Collection[str]) -> set[str]:
-    """Return those of these entries of a module's state among which it looks nothing up as among sorted numbers.
+    """Return those entries of the module's state in which it does not search as in sorted numbers.
 
-    None of them where it looks something up in a tensor that is neither an input nor an entry: that may have been made
-    of one. `model` and `inputs` are called once, which may change both.
+    Returns none if it searches in another tensor, which may have been made from such an entry. The module is called
+    once, which may change it and the inputs.
     """
     state = {name: value.data_ptr() for name, value in model.state_dict().items()}
     known = {*state.values(), *(tensor.data_ptr() for tensor in tensors_in(inputs))}

@@ -1,16 +1,17 @@
-"""Finds integers that a module treats in a special way: ignored targets, padding. (torch)
+"""Finds integers that a module treats in a special way (ignored targets, padding), and integers beyond the given.
+(torch)
 
-Draws hardly ever hold them. Candidates are the integers in the module's source and attributes, the sizes of its
-parameters, and the neighbours of all these (the last token of a vocabulary is its size minus one). One that lies within
-the range of the given values may be used as it is. One outside it is special where the module accepts it and neither of
-its neighbours: -100 of a cross-entropy is special, and -1 as the last element of a list is not, which a kernel need not
-know. One next to the range counts as within where draws may well reach it, and one above it where it is the last that
-the module accepts.
+Random draws hardly ever contain special integers. Possible ones are the integers in the module's source and attributes,
+the sizes of its parameters, and their neighbours (the last token of a vocabulary is its size minus one). One within the
+range of the given values can simply be used. One outside the range is special if the module accepts it but neither of
+its neighbours: -100 of a cross-entropy is special. -1 as the last element of a list is not, and a kernel need not know
+it. One next to the range counts as within it if other draws may well reach it. One above the range counts if it is the
+last that the module accepts.
 
-Integers larger than any given one are tried as well (`larger_integers`): a module that fails only for large ones, as
-for an index out of bounds, shows which it accepts. Where it accepts any, integers of one number that is no size of an
-input (how far a cache is filled) go up to the next such size. Numbers of eight or sixteen bits that use a good part of
-these bits are quantities and no names: they go to both ends of their dtype.
+Integers larger than any given one are tried as well (`larger_integers`). If a module fails only for large ones, as for
+an index out of bounds, that shows which it accepts. If it accepts all, integers that are one number (how far a cache is
+filled) are increased to the next size of an input. Integers of 8 or 16 bits that use a large part of the range of their
+dtype are quantities, and get the whole range of the dtype.
 """
 
 from __future__ import annotations
@@ -39,31 +40,32 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 USUAL = (-100, -1, 255)
-"""Usual special values outside the range of classes."""
+"""Integers that modules commonly treat in a special way, such as -100 for ignored targets."""
 MOST_TRIED, MOST_ABOVE, MOST_USED = 6, 4, 32
-"""Most integers outside the range that are tried as special ones, each by up to three calls; most of those above it
-that the module names, or that follow its largest one (a void class); and most that are used in all."""
+"""MOST_TRIED: most integers outside the range of an input that are tried as special ones, each by up to three calls.
+MOST_ABOVE: most that are tried above the range: named by the module, or next to its largest one (a void class).
+MOST_USED: most special integers that are used."""
 MOST_AT_THE_END, MOST_BELOW, REACH = 4, 24, 8.0
-"""Most integers above the range that are tried, each by up to two calls; most below it, all by one call; and how far
-outside they may be, in usual distances of two drawn integers, so that other draws may hold them."""
+"""MOST_AT_THE_END: most integers above the range that are tried, each by up to two calls. MOST_BELOW: most below it,
+all tried in one call. REACH: how far outside the range other draws may reach, in mean distances of two drawn
+integers."""
 NARROW = (torch.int8, torch.uint8, torch.int16)
+"""Integer dtypes of 8 and 16 bits, which often hold quantities."""
 LEAST_SIGNED, LEAST_PART = -8, 4
-"""Integers of these dtypes are quantities where some are lower than the first number (which four bits can hold), or
-unsigned ones reach the largest one divided by the second: class labels and codes of four bits do not."""
+"""Integers of 8 and 16 bits are quantities if one is below LEAST_SIGNED (the least number of four bits), or if unsigned
+ones reach the dtype's largest number divided by LEAST_PART. Class labels and codes of four bits do not."""
 SHARE = 0.25
-"""Share of the elements that become special."""
+"""Share of the elements of an integer input that are replaced by special integers."""
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
-"""Larger integers are tried in steps of this factor, at most this many steps, up to this number: a module may make a
-tensor as long as the largest integer."""
+"""Larger integers are tried in at most MOST_STEPS steps of the factor GROWTH, up to LARGEST: a module may make a tensor
+as long as the largest integer."""
 LEAST_LENGTH = 2
-"""Integers of one number below this are masks or names."""
+"""If all integers of an input are one number below this, they are a mask or a name, not a length."""
 
 
 def may_be_special(leaf: Leaf) -> bool:
-    """Return whether single elements of an integer tensor may have other values: they are no offsets and no lengths.
-
-    Those of one number throughout may, since they are no lengths of parts of a whole.
-    """
+    """Return whether single elements of an integer tensor may have other values, because they are no offsets or
+    lengths."""
     if leaf.is_one_number:
         return True
     ordered = leaf.ascending or leaf.total is not None
@@ -71,18 +73,19 @@ def may_be_special(leaf: Leaf) -> bool:
 
 
 def are_sorted_names(given: Tensor, leaf: Leaf) -> bool:
-    """Return whether these integers are in ascending order and no offsets: those begin or end with the same number."""
+    """Return whether these integers are ascending but no offsets, because they do not begin or end with a fixed
+    number."""
     return leaf.kind == "integer" and leaf.ascending and leaf.varies and not any(fixed_ends(rows_of(given), leaf))
 
 
 def _drawn_range(leaf: Leaf) -> Leaf:
-    """Return the leaf with the range from which other cases draw: integers of one number go down to zero in them."""
+    """Return the leaf with the range that other cases draw from. Integers that are one number go down to zero there."""
     return replace(leaf, low=0, high=max(leaf.high, 1), total=None) if leaf.is_one_number else leaf
 
 
 def special_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, list[int]]:
-    """Return the special integers of each input tensor that may hold some. Raises ProblemError where the module cannot
-    be made."""
+    """Return the special integers of each integer tensor, by its position. Raises ProblemError if the module cannot be
+    constructed."""
     places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
     if not places or len(tensors_in(inputs)) != len(structure.leaves):
         return {}
@@ -113,7 +116,8 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
 
 
 def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[..., bool]) -> list[int]:
-    """Return the integers outside the range that draws may well reach, or that are the last ones the module accepts."""
+    """Return integers outside the range that other draws may reach, or that are the last ones that the module
+    accepts."""
     reach = REACH * (leaf.high - leaf.low) / max(count, 1)
     least = leaf.low - reach if leaf.low < 0 else max(0, leaf.low - reach)
     below = sorted({base + step for base in bases for step in (-1, 0, 1) if least <= base + step < leaf.low})
@@ -124,11 +128,11 @@ def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[.
 
 
 def larger_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, tuple[int, int] | None]:
-    """Return the range of each integer tensor that may leave its given range; None where there is no limit.
+    """Return the range that each integer tensor may have beyond its given one; None if the module sets no limit.
 
-    Tensors whose integers are already as large as the module accepts are left out. Without a limit a large integer may
-    mean anything (no expert of that number), so none is used, unless they are quantities of few bits. Raises
-    ProblemError where the module cannot be made.
+    Tensors whose integers are already as large as the module accepts are left out. If there is no limit, no larger
+    integer is used, because it may mean anything, unless they are quantities of few bits. Raises ProblemError if the
+    module cannot be constructed.
     """
     if len(tensors_in(inputs)) != len(structure.leaves):
         return {}
@@ -163,9 +167,9 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
 
 
 def _next_size(leaf: Leaf, inputs: list[Any]) -> int | None:
-    """Return the smallest size of an input's dimension above the tensor's one number, such as a cache's used length.
+    """Return the smallest size of an input's dimension above the tensor's one number, such as the length of a cache.
 
-    None for masks, and where the number is such a size itself: then all of an input is used.
+    Returns None for masks, and if the number is itself such a size.
     """
     sizes = {size for tensor in tensors_in(inputs) for size in tensor.shape}
     if not leaf.is_one_number or leaf.high < LEAST_LENGTH or leaf.high in sizes:
@@ -174,9 +178,10 @@ def _next_size(leaf: Leaf, inputs: list[Any]) -> int | None:
 
 
 def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None], sizes: set[int]) -> int | None:
-    """Return about the largest integer that the module accepts; None where it sets no limit.
+    """Return about the largest integer that the module accepts; None if it sets no limit.
 
-    It is exact where it is the last index along one of these sizes.
+    `looks` returns the shapes of the outputs for a number. The result is exact if it is the last index of one of
+    `sizes`.
     """
     shapes, taken = looks(high), high
     for number in _steps(high, end):
@@ -193,7 +198,7 @@ def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None
 
 
 def _steps(high: int, end: int) -> list[int]:
-    """Return numbers to try, smallest first; the last one of a dtype with few."""
+    """Return numbers to try in ascending order, with the largest number of a narrow dtype."""
     steps = [number for step in range(1, MOST_STEPS + 1) if (number := (high + 1) * GROWTH**step) <= min(end, LARGEST)]
     return [*steps, end] if end <= LARGEST else steps
 
@@ -201,7 +206,7 @@ def _steps(high: int, end: int) -> list[int]:
 def with_larger(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, larger: dict[int, tuple[int, int]]
 ) -> list[Any]:
-    """Return the same inputs with integers in the whole range that the module accepts."""
+    """Return the inputs with integers from the whole range that the module accepts."""
     leaves = [
         replace(leaf, low=larger[place][0], high=larger[place][1], total=None)
         if place in larger
@@ -212,6 +217,7 @@ def with_larger(
 
 
 def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool:
+    """Return whether the module accepts a number, but neither of its neighbours outside the range."""
     neighbours = [each for each in (number - 1, number + 1) if not leaf.low <= each <= leaf.high]
     return takes(number) and not any(map(takes, neighbours))
 
@@ -219,8 +225,11 @@ def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool
 def _shapes(
     model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False
 ) -> list[torch.Size] | None:
-    """Return the shapes of the outputs with these numbers in the first elements of that tensor, or with one in its last
-    element, which keeps ascending order; None where no result is finite."""
+    """Return the shapes of the outputs with these numbers in the first elements of a tensor; None if no result is
+    finite.
+
+    With `last`, one number is put into the last element, which keeps ascending order.
+    """
     inputs = cloned(inputs)
     try:
         flat = tensors_in(inputs)[place].view(-1)
@@ -232,6 +241,7 @@ def _shapes(
 
 
 def _of_source(source: str) -> Iterator[int]:
+    """Yield the integers in the problem's source. Raises ProblemError if it cannot be parsed."""
     try:
         tree = syntax.parsed(source)
     except syntax.Unparsable as error:
@@ -248,12 +258,13 @@ def _is_integer(node: ast.AST) -> bool:
 
 
 def _of_attributes(model: nn.Module) -> Iterator[int]:
+    """Yield the integers among the attributes of a module and its submodules."""
     for module in model.modules():
         yield from (value for value in vars(module).values() if type(value) is int)
 
 
 def _of_parameters(model: nn.Module) -> Iterator[int]:
-    """Yield the sizes of the parameters' dimensions."""
+    """Yield the sizes of all dimensions of the parameters."""
     for parameter in model.parameters():
         yield from parameter.shape
 
@@ -261,7 +272,7 @@ def _of_parameters(model: nn.Module) -> Iterator[int]:
 def with_special(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, special: dict[int, list[int]]
 ) -> list[Any]:
-    """Return the same inputs with special integers at random positions."""
+    """Return the inputs with special integers at random positions."""
     fresh = {}
     for place, tensor in enumerate(tensors_in(inputs)):
         if place in special and tensor.numel():
@@ -271,7 +282,10 @@ def with_special(
 
 
 def _spread(tensor: Tensor, numbers: Sequence[int], generator: torch.Generator, *, distinct: bool) -> Tensor:
-    """Write these numbers at some positions; `distinct`: once in a row, and only where the row does not hold it yet."""
+    """Return the tensor with these numbers at some positions.
+
+    With `distinct`, a number is written once in a row, and only if the row does not contain it.
+    """
     device, count = generator.device, len(numbers)
     rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.reshape(1, 1)
     # in turn: each is there, or the first ones where positions are few

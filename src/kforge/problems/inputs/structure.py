@@ -1,8 +1,8 @@
-"""Finds what several draws of a problem's inputs have in common: that is structure, the rest is data. (torch)
+"""Finds the structure of a problem's inputs: what several draws have in common. Everything else is data. (torch)
 
-Zeros, infinities, masks and indices that are at the same positions for every seed are part of the problem (a triangular
-matrix, a causal mask, positions), and a program may rely on them. What varies with the seed is data. A tensor of one
-value throughout has no structure: an all-zero state or an all-true mask is data as well.
+Zeros, infinities, masks and indices at the same positions for every seed belong to the problem (a triangular matrix, a
+causal mask, positions), and a program may rely on them. What varies with the seed is data. A tensor with one value
+throughout has no structure: a state of zeros or a mask that is all true is data as well.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ if TYPE_CHECKING:
 
 Kind = Literal["floating", "integer", "boolean", "other"]
 Scalar = bool | int | float | complex | str
-"""An argument of a call that is not a tensor."""
+"""An argument of a call that is not a tensor: a Python number, flag or string."""
 LARGE = 1 << 24
-"""Inputs with more elements than this are drawn only twice: they are not alike by chance."""
+"""Inputs with more elements than this are drawn only twice, because they cannot agree by chance."""
 
 
 MOST_PLACES = 1 << 28
-"""Integers larger than this, and than any input, are names and no indices: that they differ is chance, and two may be
-equal."""
+"""Integers larger than this, and larger than any input, are not indices. If all of them differ, that may be chance."""
 LEAST_IN_ORDER = 4
-"""Fewer numbers are in ascending order by chance."""
+"""Fewest floating-point numbers in a row that count as ascending. Fewer may be ascending by chance."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One tensor of the inputs, as all draws so far show it."""
+    """What all draws of a problem's inputs so far show about one tensor."""
 
     kind: Kind
     low: float
+    """Smallest finite value in all draws; NaN if no value is finite."""
     high: float
-    """Smallest and largest finite value; NaN if no value is finite."""
+    """Largest finite value in all draws; NaN if no value is finite."""
     uniform: bool
-    """Whether all elements are equal."""
+    """Whether all elements of the tensor are equal, in every draw."""
     special: bool
-    """Whether some elements, and not all of them, are zero or not finite."""
+    """Whether some elements, but not all, are zero, infinite or NaN."""
     fixed_places: bool = True
-    """Whether these special elements are at the same positions in every draw."""
+    """Whether zeros, infinities and NaN are at the same positions in every draw."""
     fixed: bool = True
-    """Whether every draw has the same values."""
+    """Whether the tensor has the same values in every draw."""
     symmetric: bool = False
-    """Whether it holds square matrices that are their own transposes, and not of one value throughout."""
+    """Whether it holds symmetric matrices with more than one value."""
     kept: bool = False
-    """Whether every draw is the same memory: the problem keeps the tensor, so it must not be written to."""
+    """Whether every draw returns the same memory. The problem keeps the tensor, so it must not be written to."""
     ascending: bool = False
-    """Whether rows are in ascending order."""
+    """Whether the rows are in ascending order."""
     distinct: bool = False
-    """Whether rows hold no value twice."""
+    """Whether no row contains a value twice."""
     one_true: bool = False
     """Whether every row of a boolean tensor has exactly one true element."""
     total: float | None = None
-    """The sum of all integers, where every draw has the same."""
+    """The sum of all integers, if it is the same in every draw; otherwise None."""
 
     @property
     def varies(self) -> bool:
-        """Whether an integer or boolean tensor may have other values: it is data, and other values exist."""
+        """Whether an integer or boolean tensor is data, so that other values may be tried."""
         if self.kind == "boolean":
             return not self.fixed or self.uniform
         ordered = self.ascending or self.distinct
@@ -73,17 +73,18 @@ class Leaf:
 
     @property
     def is_one_number(self) -> bool:
-        """Whether all integers of all draws are the same number, and not negative: a mask, lengths, a position."""
+        """Whether all integers of all draws are one number that is not negative: a mask of ones, lengths, a
+        position."""
         return self.kind == "integer" and 0 <= self.low == self.high
 
     @property
     def keeps_places(self) -> bool:
-        """Whether zeros and elements that are not finite stay where they are."""
+        """Whether zeros, infinities and NaN belong to the problem, so that they must stay at their positions."""
         return self.special and self.fixed_places
 
 
 class Structure:
-    """The tensors of the inputs, in order, as all draws show them."""
+    """What is known about all tensors of the inputs, in order."""
 
     def __init__(self, leaves: Sequence[Leaf], scalars: Sequence[type] = (), *, shared: bool = False) -> None:
         self.leaves = tuple(leaves)
@@ -91,11 +92,11 @@ class Structure:
         """The types of the Python numbers, flags and strings among the inputs."""
 
         self.shared = shared
-        """Whether one tensor is given twice, or one row or number many times (expanded): that stays in every case."""
+        """Whether a tensor is given twice, or a dimension is expanded. This stays the same in every case."""
 
     @classmethod
     def observed(cls, draw: Callable[[int], list[Any]], seeds: Sequence[int]) -> Structure:
-        """Compare draws of these seeds; two are in memory at a time. Raises what `draw` raises."""
+        """Compare draws from these seeds, with two in memory at a time. Raises what `draw` raises."""
         given = draw(seeds[0])
         scalars = [type(leaf) for leaf in pytree.tree_leaves(given) if isinstance(leaf, Scalar)]
         first = tensors_of(given)
@@ -111,20 +112,22 @@ class Structure:
         return cls(leaves, scalars, shared=_share(first))
 
     def has(self, *kinds: Kind) -> bool:
+        """Return whether a tensor of one of these kinds is among the inputs."""
         return any(leaf.kind in kinds for leaf in self.leaves)
 
     @property
     def has_moving_places(self) -> bool:
-        """Whether zeros, or elements that are not finite, of a floating-point tensor move with the seed."""
+        """Whether zeros, infinities or NaN of a floating-point tensor are at other positions for another seed."""
         return any(leaf.kind == "floating" and leaf.special and not leaf.fixed_places for leaf in self.leaves)
 
 
 def tensors_of(inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors of nested inputs, in order; one that is given twice is there twice."""
+    """Return the tensors of nested inputs in order. A tensor that is given twice is listed twice."""
     return [leaf for leaf in pytree.tree_leaves(list(inputs)) if isinstance(leaf, Tensor)]
 
 
 def _share(tensors: Sequence[Tensor]) -> bool:
+    """Return whether a tensor is given twice, or a dimension is expanded."""
     expanded = any(
         stride == 0 < size - 1 for each in tensors for size, stride in zip(each.shape, each.stride(), strict=True)
     )
@@ -132,12 +135,12 @@ def _share(tensors: Sequence[Tensor]) -> bool:
 
 
 def special_places(tensor: Tensor) -> Tensor:
-    """Return where it is zero or not finite."""
+    """Return where a tensor is zero, infinite or NaN."""
     return (tensor == 0) | ~tensor.isfinite()
 
 
 def symmetric(given: Tensor, leaf: Leaf | None = None) -> bool:
-    """Return whether it is a symmetric matrix, and not by chance: one of one value throughout has no structure."""
+    """Return whether a tensor holds symmetric matrices. Matrices with one value throughout do not count."""
     if given.dim() < 2 or not given.shape[-1] == given.shape[-2] > 1:
         return False
     if leaf is not None and leaf.kind == "floating" and leaf.uniform:
@@ -146,6 +149,7 @@ def symmetric(given: Tensor, leaf: Leaf | None = None) -> bool:
 
 
 def _seen_alone(tensor: Tensor, places: int) -> Leaf:
+    """Return what one draw shows about a tensor. Integers from `places` on are no indices."""
     kind = kind_of(tensor)
     if kind == "other" or not tensor.numel():
         return Leaf("other", math.nan, math.nan, uniform=True, special=False)
@@ -164,6 +168,7 @@ def _seen_alone(tensor: Tensor, places: int) -> Leaf:
 
 
 def _seen_floating(values: Tensor) -> Leaf:
+    """Return what one draw shows about a floating-point tensor."""
     low, high = (float(each) for each in values.aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
         one_value = low == high  # infinite throughout, which is no more structure than zeros throughout
@@ -178,7 +183,7 @@ def _seen_floating(values: Tensor) -> Leaf:
 
 
 def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
-    """Return what is known of a tensor, given its first draw and another one."""
+    """Return what is known about a tensor after another draw. `first` is its first draw."""
     found = _seen_alone(other, places)
     if leaf.kind == "other" or (found.kind != leaf.kind and other.numel()):
         return replace(leaf, kind="other")
@@ -204,12 +209,12 @@ def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
 
 
 def _has_same_places(one: Tensor, other: Tensor) -> bool:
-    """Return whether zeros are at the same positions, and so are elements that are not finite: a mask may hold nothing
-    else."""
+    """Return whether two tensors have zeros at the same positions, and infinities or NaN, too."""
     return torch.equal(one == 0, other == 0) and torch.equal(one.isfinite(), other.isfinite())
 
 
 def kind_of(tensor: Tensor) -> Kind:
+    """Return whether a tensor is floating, integer, boolean or other, by its dtype."""
     if tensor.dtype == torch.bool:
         return "boolean"
     if tensor.is_floating_point():

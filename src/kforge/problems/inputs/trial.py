@@ -1,6 +1,6 @@
 """Tries on the host which inputs a module accepts. (torch)
 
-There an index out of bounds is only an error, and ruins no device.
+On the host an index out of bounds is only an exception. On a device it would break the device's context.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 SEED = 31
-"""Seed of the module that is tried. It tests the problem, so it need not be secret."""
+"""Seed of the module that is tried. It need not be secret, because this tests only the problem."""
 
 
 def on_host(instance: Instance, inputs: list[Any]) -> tuple[nn.Module, list[Any]]:
-    """Return the module and its inputs on the host, where an index out of bounds is only an error."""
+    """Return a new module and its inputs on the host, where an index out of bounds is only an exception."""
     with seeded(SEED):
         model = instance.make_model().to(HOST)
     return model, pytree.tree_map(lambda leaf: leaf.to(HOST) if isinstance(leaf, Tensor) else leaf, inputs)
 
 
 def output_shapes(model: nn.Module, inputs: list[Any]) -> list[torch.Size] | None:
-    """Return the shapes of the outputs for these inputs, which the module may write to; None where it raises or is not
-    finite."""
+    """Return the shapes of the outputs for these inputs; None if the module raises or an output is not finite.
+
+    The module may write to the inputs.
+    """
     try:
         with torch.no_grad():
             outputs = tensors_in(model(*inputs))

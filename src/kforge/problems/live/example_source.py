@@ -1,4 +1,4 @@
-"""Writes `get_inputs` for a live module: new values like those of its example inputs, as Python source. (torch)"""
+"""Writes the source of `get_inputs` for a live module: it draws inputs like the examples. (torch)"""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from kforge.problems.live.literals import LARGEST_LITERAL, Code, source_of
 
 
 def inputs_source(example_inputs: tuple[Any, ...]) -> list[str]:
-    """Return for each input the expression that draws one like it; a value that is not a tensor is repeated as it is.
+    """Return for each input an expression that draws a similar one. Values other than tensors are written as they are.
 
-    Raises ProblemError for an input that has no source form.
+    Raises ProblemError for a value that cannot be written as source.
     """
     drawn = pytree.tree_map_only(Tensor, lambda example: Code(_draw(example)), example_inputs)
     return [source_of(value) for value in drawn]
 
 
 def _draw(example: Tensor) -> str:
-    """Return an expression for a tensor of the same shape, dtype and dense layout; other layouts become contiguous."""
+    """Return an expression for a tensor of the same shape, dtype and dense memory order. Other layouts become
+    contiguous."""
     order = sorted(range(example.dim()), key=lambda dim: (-example.stride()[dim], dim))
     permuted = example.detach().permute(order)
     if not permuted.is_contiguous() or order == sorted(order):
@@ -31,6 +32,7 @@ def _draw(example: Tensor) -> str:
 
 
 def _draw_contiguous(example: Tensor) -> str:
+    """Return an expression for a contiguous tensor of the same shape and dtype, with similar values."""
     shape, dtype = source_of(tuple(example.shape)), example.dtype
     if example.numel() == 0:
         return f"torch.empty({shape}, dtype={dtype})"
@@ -51,7 +53,8 @@ def _draw_contiguous(example: Tensor) -> str:
 
 
 def _ascending(example: Tensor) -> str:
-    """Draw offsets, positions or row pointers: a module may rely on the order, and on the first value."""
+    """Return an expression for ascending integers such as offsets. The order and the first value are kept, because a
+    module may rely on them."""
     first, last, dtype = int(example[0]), int(example[-1]), example.dtype
     steps = torch.unique(example.long().diff())
     if len(steps) == 1:
@@ -63,6 +66,8 @@ def _ascending(example: Tensor) -> str:
 
 
 def _normal(example: Tensor, shape: str) -> str:
+    """Return an expression for normal numbers with the same mean and deviation. If all numbers have one sign, their
+    range is kept."""
     exact = example.double()
     mean, std = exact.mean().item(), exact.std(correction=0).item()
     if std == 0:

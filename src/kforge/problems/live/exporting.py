@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_REASON = 200
+"""Most characters of a reason."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence warnings, log lines and the graphs that torch.export prints to standard error when it fails.
+    """Silence warnings, log lines and what torch.export prints to standard error, inside the `with` block.
 
-    The exception still says what is wrong: `one_line` of it is for the user.
+    Exceptions are not affected; `one_line` makes a text for users of them.
     """
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -31,6 +32,6 @@ def quiet() -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """The type of an exception and the first line of its message."""
+    """Return the type of an exception and the first line of its message."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {first[:LONGEST_REASON]}" if first else type(error).__name__

@@ -1,4 +1,4 @@
-"""Writes the ATen graph of an exported module as the body of a readable `forward`. (torch)"""
+"""Writes the graph of an exported module as Python statements, the body of `forward`. (torch)"""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 RESERVED = frozenset({"self", "torch", "nn", "aten", "float"})
+"""Names that a variable in `forward` must not have."""
 CHECKS = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size"})
-"""Operators that only repeat what held when the module was traced."""
+"""Operators that only check what was true when the module was traced. They are left out."""
 
 INFIX = {
     operator.add: "+",
@@ -32,18 +33,18 @@ INFIX = {
     operator.mod: "%",
     operator.pow: "**",
 }
-"""Arithmetic on Python numbers, such as those that `Tensor.item` gives."""
+"""Arithmetic on Python numbers, such as the results of `Tensor.item`."""
 
 
 class Argument(NamedTuple):
-    """One leaf of the example inputs and the expression that reaches it, such as `pair[0]['q']`."""
+    """One leaf of the example inputs, and the expression that accesses it, such as `pair[0]['q']`."""
 
     expression: str
     value: Any
 
 
 def arguments_of(names: Sequence[str], example_inputs: tuple[Any, ...]) -> list[Argument]:
-    """Return the leaves of the inputs, in the order of the graph's own inputs."""
+    """Return the leaves of the inputs, in the order of the graph's inputs."""
     leaves = []
     for name, value in zip(names, example_inputs, strict=True):
         paths, _ = pytree.tree_flatten_with_path(value)
@@ -52,10 +53,10 @@ def arguments_of(names: Sequence[str], example_inputs: tuple[Any, ...]) -> list[
 
 
 def forward_source(program: ExportedProgram, state: Mapping[str, str], arguments: Sequence[Argument]) -> list[str]:
-    """Return the statements of `forward`, ending in its return.
+    """Return the statements of `forward`, the last of which returns the result.
 
-    `state` maps each parameter, buffer or constant of the program to its expression; at least one of the arguments is a
-    tensor. Raises ProblemError for control flow and for operators that only this process knows.
+    `state` has an expression for each parameter, buffer and constant of the program. At least one argument must be a
+    tensor. Raises ProblemError for control flow, and for operators that exist only in this process.
     """
     writer = _GraphWriter(arguments)
     user_inputs = iter(arguments)
@@ -76,6 +77,8 @@ def forward_source(program: ExportedProgram, state: Mapping[str, str], arguments
 
 
 class _GraphWriter:
+    """Writes one statement for each node of a graph."""
+
     def __init__(self, arguments: Sequence[Argument]) -> None:
         self.lines: list[str] = []
         self.expressions: dict[fx.Node, str] = {}
@@ -85,9 +88,12 @@ class _GraphWriter:
         self._device = f"{tensors[0]}.device"
 
     def write(self, node: fx.Node) -> None:
+        """Add the statement of a node. Raises ProblemError if it cannot be written."""
         target: Any = node.target
         if node.op != "call_function":
-            raise ProblemError(f"the module's graph holds a {node.op} ({node.target}), which has no plain source form")
+            raise ProblemError(
+                f"the module's graph contains a {node.op} ({node.target}), which cannot be written as plain Python"
+            )
         if target is operator.getitem:
             container, index = node.args
             self._assign(node, f"{self._source(container)}[{self._source(index)}]")
@@ -97,7 +103,7 @@ class _GraphWriter:
             left, right = map(self._source, node.args)
             self._assign(node, f"{left} {INFIX[target]} {right}")
         else:
-            raise ProblemError(f"the module uses the operator {target}, which a problem file cannot carry")
+            raise ProblemError(f"the module uses the operator {target}, which cannot be written into a problem file")
 
     def _write_aten(self, node: fx.Node, name: str) -> None:
         # Constants are lifted as `lift_fresh_copy` and `detach_`; outside of tracing these are a clone and nothing.
@@ -109,6 +115,7 @@ class _GraphWriter:
             self._assign(node, f"aten.{name}({self._arguments(node)})")
 
     def _assign(self, node: fx.Node, expression: str) -> None:
+        """Add a statement that assigns the expression to a variable with the node's name."""
         name = node.name
         while name in self._taken or name in RESERVED or keyword.iskeyword(name):
             name += "_"
@@ -122,7 +129,7 @@ class _GraphWriter:
         return ", ".join([*map(self._source, node.args), *keywords])
 
     def resolve(self, argument: Any) -> Any:
-        """Return a node's argument with the nodes and devices in it replaced by their source."""
+        """Return a node's argument with its nodes and devices replaced by source text."""
 
         def leaf(item: Any) -> Any:
             if isinstance(item, fx.Node):
@@ -136,7 +143,7 @@ class _GraphWriter:
 
 
 def _live(graph: fx.Graph) -> set[fx.Node]:
-    """Return nodes whose value is used or that write into a tensor; the tracer's own checks are neither."""
+    """Return the nodes whose results are used, or that write to a tensor. Checks of the tracer are neither."""
     live: set[fx.Node] = set()
     for node in reversed(graph.nodes):
         target: Any = node.target

@@ -1,4 +1,4 @@
-"""Writes values as Python source. (torch)"""
+"""Writes Python values as source text. (torch)"""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import torch
 from kforge.errors import ProblemError
 
 LARGEST_LITERAL = 64
-"""Tensors of more elements than this are not written out."""
+"""Most elements of a tensor that is written out as source."""
 
 
 class Code(str):
-    """Source text, whose repr is the text itself."""
+    """Source text that is already written; `source_of` returns it unchanged."""
 
     __slots__ = ()
 
 
 def source_of(value: Any) -> str:
-    """Return the expression that makes this value, with `torch` in scope. Raises ProblemError for a value without one.
+    """Return an expression that makes this value, if `torch` is imported. Raises ProblemError if there is none.
 
-    Subclasses of tuple and dict (named tuples, torch's return types) are written as plain ones.
+    Named tuples and other subclasses are written as plain tuples and dicts.
     """
     match value:
         case Code():

@@ -1,4 +1,4 @@
-"""Makes a problem from a live `nn.Module`: a self-contained source file and a file with the weights. (torch)"""
+"""Makes a problem from a live `nn.Module`: a self-contained source file, and a file with the weights. (torch)"""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _MARK = "written by kforge from a live module."
+"""End of the first line of every generated problem, by which it is recognized."""
 LONGEST_COMMENT = 300
-"""Most lines of the original's source that are quoted at the top."""
+"""Most lines of the original module's source that are quoted in the problem."""
 
 _TEMPLATE = """\
 {comment}
@@ -73,16 +74,16 @@ class Written:
     """The source of the class `Model`."""
     state: State
     output: pytree.TreeSpec
-    """The structure of what the module returns; `Model` returns plain tuples, lists and dicts."""
+    """The structure of the module's output. The generated `Model` returns plain tuples, lists and dicts."""
 
 
 def from_module(module: nn.Module, example_inputs: Sequence[Any] | torch.Tensor, *, name: str, folder: Path) -> Problem:
-    """Write the module as a plain `Model`, save its weights as `folder/state.pt`, and check that both are right.
+    """Write the module as a class `Model`, save its weights as `folder/state.pt`, check both, and return the problem.
 
-    `example_inputs` are positional inputs, or one tensor; the problem draws its own like them. The generated `Model`
-    has the same state dict keys and shapes; constants of more than a few elements are added to the state. The module
-    is left as it was. Raises ProblemError when the module cannot be traced by `torch.export` on the examples, holds
-    what has no plain source form, or the result does not agree with it.
+    `example_inputs` are positional inputs, or one tensor; the problem draws similar ones. The generated `Model` has the
+    same keys and shapes in its state dict; larger constants are added. The module is not changed. Raises ProblemError
+    if `torch.export` cannot trace the module on the examples, if it uses something that cannot be written as source, or
+    if the result does not agree with the module.
     """
     inputs = as_arguments(example_inputs)
     if not tensors_in(inputs):
@@ -100,12 +101,13 @@ def from_module(module: nn.Module, example_inputs: Sequence[Any] | torch.Tensor,
 
 
 def as_arguments(example_inputs: Sequence[Any] | torch.Tensor) -> tuple[Any, ...]:
-    """Return example inputs as positional arguments; a single tensor is the only argument."""
+    """Return the example inputs as positional arguments. A single tensor becomes the only argument."""
     return tuple(example_inputs) if isinstance(example_inputs, Sequence) else (example_inputs,)
 
 
 def write_module(module: nn.Module, inputs: tuple[Any, ...], name: str) -> Written:
-    """Write the module in its present mode as a class `Model`. Raises ProblemError as `from_module` does."""
+    """Return the module in its present mode as the source of a class `Model`. Raises ProblemError as `from_module`
+    does."""
     parameters = _parameter_names(module, inputs, name)
     program = _export(module, inputs, name)
     state = collect(module, program)
@@ -120,15 +122,19 @@ def write_module(module: nn.Module, inputs: tuple[Any, ...], name: str) -> Writt
 
 
 class Nature(NamedTuple):
-    """What a caller sees of a module, besides numbers."""
+    """Properties of a live module that a caller sees, besides the numbers it computes."""
 
     output: pytree.TreeSpec
+    """The structure of the module's output."""
     any_mode: bool
     """Whether the module computes the same in training mode and in evaluation mode."""
 
 
 def nature(module: nn.Module, inputs: tuple[Any, ...]) -> Nature:
-    """Trace the module in both modes; it is left as it was. Raises ProblemError when it cannot be traced as it is."""
+    """Return the properties of a module, by tracing it in both modes. The module is not changed.
+
+    Raises ProblemError if it cannot be traced in its present mode.
+    """
     present = write_module(module, inputs, type(module).__name__)
     modes = [(each, each.training) for each in module.modules()]
     try:
@@ -142,11 +148,13 @@ def nature(module: nn.Module, inputs: tuple[Any, ...]) -> Nature:
 
 
 def is_live(problem: Problem) -> bool:
-    """Return whether a problem was made from a live module: its `Model` is a graph for inputs of one shape."""
+    """Return whether a problem was made from a live module. Its `Model` then works for one shape of inputs only."""
     return problem.source.partition("\n")[0].endswith(_MARK)
 
 
 def _parameter_names(module: nn.Module, inputs: tuple[Any, ...], name: str) -> list[str]:
+    """Return the names of the positional parameters of `forward` for these inputs. Raises ProblemError if they do not
+    fit."""
     signature = inspect.signature(module.forward)
     try:
         signature.bind(*inputs)
@@ -162,6 +170,7 @@ def _parameter_names(module: nn.Module, inputs: tuple[Any, ...], name: str) -> l
 
 
 def _export(module: nn.Module, inputs: tuple[Any, ...], name: str) -> ExportedProgram:
+    """Trace the module by torch.export. Raises ProblemError."""
     try:
         with quiet(), torch.no_grad():
             return torch.export.export(module, inputs)
@@ -170,6 +179,7 @@ def _export(module: nn.Module, inputs: tuple[Any, ...], name: str) -> ExportedPr
 
 
 def _saved(problem: Problem, state: State, folder: Path) -> Problem:
+    """Save the weights into the folder, and return the problem with their path and digest."""
     if not state.tensors:
         return problem
     folder.mkdir(parents=True, exist_ok=True)
@@ -181,9 +191,9 @@ def _saved(problem: Problem, state: State, folder: Path) -> Problem:
 
 
 def check_agreement(problem: Problem, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-    """Run the problem's `Model` and the module under the same random state. Raises ProblemError when they differ.
+    """Run the problem's `Model` and the module with the same random state. Raises ProblemError if they differ.
 
-    Outputs and updated buffers must agree; the module is left as it was.
+    Outputs and updated buffers must agree. The module is not changed.
     """
     device = tensors_in(inputs)[0].device
     model = instantiate(problem).make_model().to(device)
@@ -216,7 +226,7 @@ def check_agreement(problem: Problem, module: nn.Module, inputs: tuple[Any, ...]
 
 
 def _check_draws(problem: Problem, device: torch.device) -> None:
-    """Raise ProblemError when the module fails on fresh values like those of the examples."""
+    """Raise ProblemError if the module fails on inputs that the problem draws."""
     instance = instantiate(problem, device)
     drawn = instance.inputs(0)
     try:
@@ -235,7 +245,8 @@ def _copied(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _comment(module: nn.Module, name: str) -> str:
-    """Return a description of the module, in its author's words, so that a reader of the graph knows the intent."""
+    """Return a comment with the module's description and its authors' source, so that readers of the graph know the
+    intent."""
     lines = [f"{' '.join(name.split())}: {_MARK}", "", *repr(module).splitlines()]
     classes = dict.fromkeys(type(child) for child in module.modules())
     for class_ in classes:

@@ -1,4 +1,4 @@
-"""Writes parameters, buffers and constants of an exported module as the statements of a constructor. (torch)"""
+"""Writes the parameters, buffers and constants of a module as statements of a constructor. (torch)"""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class State:
-    """How the generated `Model` makes its state and accesses it, and the weights."""
+    """The statements that make the state of the generated `Model`, the expressions that access it, and the weights."""
 
     statements: list[str] = field(default_factory=list)
+    """Statements of the constructor."""
     expressions: dict[str, str] = field(default_factory=dict)
+    """For each parameter, buffer and constant, the expression that accesses it."""
     tensors: dict[str, Tensor] = field(default_factory=dict)
+    """The weights, by name."""
     _modules: set[str] = field(default_factory=set)
     _first_names: dict[int, str] = field(default_factory=dict)
 
     def add_parameter(self, key: str, parameter: nn.Parameter) -> None:
+        """Add a parameter under its name in the state dict."""
         owner, name = self._owner(key)
         trainable = "" if parameter.requires_grad else ", requires_grad=False"
         made = self._made_once(key, parameter, f"nn.Parameter({_zeros(parameter)}{trainable})")
@@ -37,13 +41,14 @@ class State:
             self.statements.append(f"{owner}.register_parameter({name!r}, {made})")
 
     def add_buffer(self, key: str, buffer: Tensor) -> None:
+        """Add a buffer under its name in the state dict."""
         owner, name = self._owner(key)
         made = self._made_once(key, buffer, _zeros(buffer))
         self.statements.append(f"{owner}.register_buffer({name!r}, {made})")
 
     def add_constant(self, key: str, constant: Tensor) -> None:
-        """Add a constant that is not in the module's state dict: written out when small, else saved with the
-        weights."""
+        """Add a constant that is not in the module's state dict. A small one is written out; a large one is saved with
+        the weights."""
         if constant.numel() > LARGEST_LITERAL:
             self.add_buffer(key, constant)
             return
@@ -53,15 +58,16 @@ class State:
         self.statements.append(f"{owner}.register_buffer({name!r}, {literal}, persistent=False)")
 
     def _made_once(self, key: str, tensor: Tensor, made: str) -> str:
-        """Record the tensor; its second name (tied weights) becomes an alias of the first."""
+        """Record a tensor, and return the expression that makes it. The second name of a tied weight refers to the
+        first."""
         first = self._first_names.setdefault(id(tensor), key)
         self.tensors[key] = tensor.detach().cpu().clone()
         self.expressions[key] = _attribute(*self._owner(key))
         return made if first == key else self.expressions[first]
 
     def _owner(self, key: str) -> tuple[str, str]:
-        """Return the expression of the submodule that holds `key`, which is made where it does not exist yet, and the
-        last name."""
+        """Return an expression for the submodule that holds `key`, and the last part of the key. Missing submodules are
+        made."""
         path, _, name = key.rpartition(".")
         parts = path.split(".") if path else []
         for depth in range(1, len(parts) + 1):
@@ -77,7 +83,7 @@ class State:
 def collect(module: nn.Module, program: ExportedProgram) -> State:
     """Return the module's state under its own names, and the constants that its graph uses.
 
-    Raises ProblemError when the state dict holds something that is neither parameter nor buffer.
+    Raises ProblemError if the state dict has an entry that is neither a parameter nor a buffer.
     """
     keys = module.state_dict().keys()
     state = State()
@@ -99,6 +105,7 @@ def collect(module: nn.Module, program: ExportedProgram) -> State:
 
 
 def _zeros(tensor: Tensor) -> str:
+    """Return an expression for a tensor of zeros with the same shape, dtype and memory order."""
     dtype = "" if tensor.dtype == torch.float32 else f", dtype={tensor.dtype}"
     order = sorted(range(tensor.dim()), key=lambda dim: (-tensor.stride()[dim], dim))
     permuted = tensor.detach().permute(order)

@@ -1,1 +1,2 @@
-"""Makes the graph of a problem, by torch.export and by lowering of torch's operators."""
+"""Makes the graph of a problem: torch.export records the operators, and known operators are lowered to simpler
+nodes."""

@@ -1,7 +1,8 @@
-"""Lowers torch's operators to maps, reductions and views. Other operators stay calls of torch.
+"""Lowers torch's operators: replaces each by map, reduce, scan and view nodes. Operators without a lowering stay calls
+of torch.
 
-Each function takes the builder and the operator's arguments, in which nodes are names, and returns the name of the
-result. It raises `NotLowered` for arguments that it does not support.
+Each lowering function takes the graph builder and the operator's arguments, with the name of a node for each tensor. It
+returns the name of the node that holds the result, and raises `NotLowered` for arguments that it does not support.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NotLowered(Exception):
-    """This operator, or this use of it, stays a call of torch."""
+    """Raised if an operator cannot be lowered with these arguments, so that it stays a call of torch."""
 
 
 Lowering = Callable[..., str]
@@ -30,7 +31,7 @@ def _map(function: str) -> Lowering:
 
 
 def _scaled(function: str) -> Lowering:
-    """Lower add and sub with their `alpha`."""
+    """Return a lowering for add or sub, whose second operand torch multiplies by the argument `alpha`."""
 
     def lower(b: Builder, x: Operand, y: Operand, alpha: float = 1) -> str:
         return b.map(function, x, y if alpha == 1 else b.map("mul", y, alpha))
@@ -43,7 +44,8 @@ def _compare(function: str) -> Lowering:
 
 
 def _of_truths(lower: Lowering) -> Lowering:
-    """Lower torch's bitwise operators for bool tensors, where they are logical. Integers are not lowered."""
+    """Return `lower` for bool tensors only: torch's bitwise operators are logical on them. Integers raise
+    NotLowered."""
 
     def checked(b: Builder, *operands: Operand) -> str:
         if any(b.dtype(each) != "bool" for each in operands):
@@ -105,7 +107,8 @@ def _silu(b: Builder, x: str) -> str:
 
 
 def _softplus(b: Builder, x: str, beta: float = 1.0, threshold: float = 20.0) -> str:
-    """max(z, 0) + log(1 + exp(-|z|)), which never overflows. torch's threshold is only a shortcut to the same value."""
+    """Lower softplus as max(z, 0) + log(1 + exp(-|z|)), which never overflows. torch returns z itself above
+    `threshold`, which is the same value in float32 if the threshold is at least 15."""
     if threshold < 15:
         raise NotLowered  # here the shortcut changes the result
     z = x if beta == 1 else b.map("mul", x, beta)
@@ -114,7 +117,7 @@ def _softplus(b: Builder, x: str, beta: float = 1.0, threshold: float = 20.0) ->
 
 
 def _mish(b: Builder, x: str) -> str:
-    """tanh(log(1 + e^x)) is n / (n + 2), n being e^x (e^x + 2): one exp, and nothing cancels. Beyond 20 it is one."""
+    """Lower mish as x n / (n + 2) with n = e^x (e^x + 2): one exp, and no digits cancel. Above 20 the quotient is 1."""
     grown = b.map("exp", b.map("minimum", x, 20.0))
     n = b.map("mul", grown, b.map("add", grown, 2.0))
     return b.map("mul", x, b.map("div", n, b.map("add", n, 2.0)))
@@ -226,7 +229,8 @@ def _scan(function: str) -> Lowering:
 
 
 def _scan_of_values(function: str) -> View:
-    """Lower a scan that also returns indices, for graphs that do not read the indices (`VALUES_ONLY`)."""
+    """Return a lowering for `cummax` or `cummin` that gives the values only; nothing may read the indices
+    (`VALUES_ONLY`)."""
     return lambda b, x, axis: (_scan(function)(b, x, axis),)
 
 
@@ -284,7 +288,7 @@ def _rms_norm(b: Builder, x: str, over: Sequence[int], weight: Any = None, eps: 
 def _group_norm(
     b: Builder, x: str, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> str:
-    """Lower group_norm in the shape [batch, group, channel of the group, place]: then no step needs another shape."""
+    """Lower group_norm, on the shape [batch, group, channel of the group, spatial element]."""
     shape = b.shape(x)
     batch, channels, places = shape[0], shape[1], math.prod(shape[2:])
     split: Shape = (batch, groups, channels // groups, places)
@@ -347,7 +351,7 @@ def _l1_loss(b: Builder, x: str, target: str, how: int = _MEAN) -> str:
 
 
 def _huber(scale: Callable[[float], float]) -> Lowering:
-    """Lower smooth_l1_loss and huber_loss, which differ by a constant factor."""
+    """Return a lowering for smooth_l1_loss or huber_loss, which differ by a factor: `scale` of the width."""
 
     def lower(b: Builder, x: str, target: str, how: int = _MEAN, width: float = 1.0) -> str:
         if width <= 0:
@@ -365,8 +369,8 @@ def _huber(scale: Callable[[float], float]) -> Lowering:
 def _binary_cross_entropy(
     b: Builder, x: str, truth: str, weight: str | None = None, positive: str | None = None, how: int = _MEAN
 ) -> str:
-    """Lower binary cross entropy of logits: (1 - t) x - log(sigmoid(x)), the logarithm times `positive` where t is
-    one."""
+    """Lower binary cross entropy of logits: (1 - t) x - w log(sigmoid(x)) with w = 1 + (positive - 1) t, for a target
+    t."""
     sure = _log_sigmoid(b, x)
     if positive is not None:
         more = b.map("add", b.map("mul", b.map("sub", positive, 1.0), truth), 1.0)
@@ -376,9 +380,10 @@ def _binary_cross_entropy(
 
 
 def _at_labels(b: Builder, x: str, labels: str, how: int, ignored: int, smoothing: float) -> tuple[str, str, str]:
-    """Return x at the labels, a mask of the labels that count, and the mean over the class axis (for smoothing).
+    """Return three nodes: x at each label, a mask of the labels that are not ignored, and the mean of x over the
+    classes.
 
-    torch gathers x at the labels, because no kernel of the smith reads at computed indices. It is one element per row.
+    The mean is for label smoothing. torch's gather reads x at the labels, since no kernel of the smith can do that.
     """
     shape = b.shape(x)
     axis = min(1, len(shape) - 1)
@@ -393,7 +398,7 @@ def _at_labels(b: Builder, x: str, labels: str, how: int, ignored: int, smoothin
 
 
 def _counted(b: Builder, x: str, each: str, counts: str, how: int) -> str:
-    """Return the loss over all labels. Ignored labels are zero, and do not count in the mean."""
+    """Return the loss over all labels, reduced as `how` says. Labels that the mask `counts` excludes do not count."""
     shape = b.shape(x)
     axis = min(1, len(shape) - 1)
     each = _finished(b, x, b.map("where", counts, each, 0.0, dtype="float32"), (axis,), False)
@@ -406,7 +411,7 @@ def _counted(b: Builder, x: str, each: str, counts: str, how: int) -> str:
 def _cross_entropy(
     b: Builder, x: str, labels: str, weight: Any = None, how: int = _MEAN, ignored: int = -100, smoothing: float = 0.0
 ) -> str:
-    """Return log(sum(exp(x))) minus x at the label; label smoothing mixes in the mean over all classes."""
+    """Lower cross entropy: log(sum(exp(x))) minus x at the label. Smoothing mixes in the mean of x over the classes."""
     if weight is not None:
         raise NotLowered
     picked, counts, mean = _at_labels(b, x, labels, how, ignored, smoothing)
@@ -450,20 +455,21 @@ POINTWISE: Mapping[str, Lowering] = MappingProxyType(
         "hardswish": _hardswish,
     }
 )  # fmt: skip
-"""Elementwise operators: their operands need not be expanded."""
+"""Lowerings of elementwise operators. Their operands are not expanded first, because a map node broadcasts them."""
 
 CONVERSIONS: Mapping[str, Lowering] = MappingProxyType({"to": _converted, "_to_copy": _converted})
-"""Operators that convert dtypes: they may read dtypes that no other kernel reads."""
+"""Lowerings of dtype conversions. Their kernels read all of `READ_DTYPES`; other kernels read `LOWERED_DTYPES` only."""
 
 LABELLED: Mapping[str, Lowering] = MappingProxyType({"cross_entropy_loss": _cross_entropy, "nll_loss_nd": _nll_loss})
-"""Operators whose second operand is integer labels."""
+"""Lowerings of losses whose second operand is a tensor of integer class labels."""
 
 VALUES_ONLY = frozenset({"cummax", "cummin"})
-"""Operators that return several tensors, and are lowered only where the first is the only one that is read."""
+"""Operators that return values and indices. They are lowered only if nothing in the graph reads the indices."""
 
 
 def _dropout(_: Builder, x: str, share: float, training: bool) -> str:
-    """Return the operand itself where nothing is dropped."""
+    """Return the operand itself. Raises NotLowered if dropout is active (in training, with a probability above
+    zero)."""
     if share and training:
         raise NotLowered
     return x

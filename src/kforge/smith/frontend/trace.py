@@ -1,4 +1,5 @@
-"""Makes the graph of a problem: torch.export records what a module does, and known operators are lowered. (torch)"""
+"""Makes the graph of a problem: torch.export records the module's operators, and each known operator is lowered.
+(torch)"""
 
 from __future__ import annotations
 
@@ -24,17 +25,20 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 LOWERED_DTYPES = frozenset({"float32", "bool"})
-"""dtypes for which kernels are written. An operator on other dtypes stays a call."""
+"""The dtypes that kernels compute with. An operator on another dtype stays a call of torch."""
 READ_DTYPES = frozenset({*LOWERED_DTYPES, "uint8", "int32", "int64"})
-"""dtypes that a kernel may read in order to convert them."""
+"""The dtypes that a kernel may read if all it does with them is a conversion to float32."""
 
 
 LARGE = 1 << 29
-"""Bytes of inputs and weights above which tensors without memory are traced. That tracing takes a few times as long."""
+"""Size of inputs and weights, in bytes, from which tracing uses fake tensors, which have no memory.
+
+Fake tensors make tracing a few times slower, so smaller problems use real tensors.
+"""
 
 
 class Untraceable(Exception):
-    """The module cannot be traced to a graph; the message says why, in one line."""
+    """Raised if a module cannot be turned into a graph. The message says why, in one line."""
 
 
 def trace(instance: Instance) -> Graph:
@@ -46,10 +50,11 @@ def trace(instance: Instance) -> Graph:
 
 
 def _exported_without_values(instance: Instance) -> torch.export.ExportedProgram | None:
-    """Export with tensors that have a shape but no memory, where filling the memory would take long (large workloads).
+    """Return the module exported with fake tensors, which have a shape but no memory. Used for workloads whose real
+    tensors would take long to fill.
 
-    Returns None where it would not take long, or where the problem reads values; real tensors then decide whether it
-    can be traced.
+    Returns None if the workload is small, or if the module cannot be exported with fake tensors (for example because it
+    reads values). The caller then exports the module with real tensors.
     """
     try:
         with FakeTensorMode():
@@ -79,16 +84,17 @@ def _mutates(node: Traced) -> bool:
 
 
 class _Translation:
-    """Translates one exported program, node by node."""
+    """Translates one exported program to a graph, node by node."""
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         self.program = program
         self.builder = Builder()
         self.names: dict[Traced, str] = {}
         self.several: dict[Traced, tuple[str, ...]] = {}
-        """The results of operators that return several tensors."""
+        """Names of the results of each operator that returns several tensors."""
         self.shapes: dict[Traced, tuple[int, ...]] = {}
-        """Shapes as torch has them; the graph keeps an expanded tensor in its smaller shape."""
+        """The shape that torch gives to each node. The graph does not expand tensors, so its node may have a smaller
+        shape."""
 
     def graph(self) -> Graph:
         signature = self.program.graph_signature
@@ -151,7 +157,7 @@ class _Translation:
         return all(isinstance(each, torch.Tensor) and _dtype(each) in LOWERED_DTYPES for each in tensors)
 
     def _keep(self, node: Traced) -> None:
-        """Keep the node as a call of torch's operator."""
+        """Add the node to the graph as a call of torch's operator."""
 
         def whole(each: Traced) -> Ref:
             return Ref(self._whole(each))
@@ -161,7 +167,8 @@ class _Translation:
         self._know(node, self.builder.call(_operator(node), str(node.target), arguments, shape, dtype))
 
     def _whole(self, node: Traced) -> str:
-        """Return the node in torch's shape, expanded where the graph left that out."""
+        """Return the name of the node in torch's full shape. Adds a call of torch's `expand` if the graph has the
+        smaller shape."""
         name, shape = self.names[node], self.shapes[node]
         if self.builder.shape(name) != shape and self.builder.dtype(name) in LOWERED_DTYPES:
             return self.builder.call(
@@ -184,18 +191,19 @@ class _Translation:
         try:
             structure = source_of(pytree.tree_unflatten(spoken, spec) if spec is not None else spoken[0])
         except ProblemError as error:
-            raise Untraceable(f"an output has no source form: {error}") from error
+            raise Untraceable(f"an output cannot be written as Python source: {error}") from error
         return Graph(self.builder.nodes, tuple(self._whole(leaf) for leaf in tensors), structure).live()
 
 
 def _identifier(dotted: str) -> str:
-    """Return a name that Python and C++ allow: `layers_0_weight` for layers.0.weight, `part_0_weight` for 0.weight."""
+    """Return an identifier that is valid in Python and C++ for a dotted name: `layers_0_weight` for layers.0.weight,
+    `part_0_weight` for 0.weight."""
     name = re.sub(r"\W", "_", dotted, flags=re.ASCII)
     return f"part_{name}" if name[0].isdigit() else name
 
 
 def _operator(node: Traced) -> str:
-    """Return the operator's name: `softmax` for aten.softmax.int."""
+    """Return the operator's name without namespace and overload: `softmax` for aten.softmax.int."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         return str(target.overloadpacket.__name__)
@@ -206,7 +214,7 @@ def _described(node: Traced) -> tuple[tuple[int, ...], str]:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
         if not all(isinstance(size, int) for size in value.shape):  # for example the result of a masked selection
-            raise Untraceable("a tensor's size depends on what is in another")
+            raise Untraceable("the size of a tensor depends on the values of another tensor")
         return tuple(value.shape), _dtype(value)
     return (), type(value).__name__
 

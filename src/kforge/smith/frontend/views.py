@@ -1,7 +1,7 @@
-"""Lowers torch's operators that only change a shape or an order, select elements, or join tensors.
+"""Lowers torch's operators that compute nothing: they change a shape or an order, select elements, or join tensors.
 
-Each function takes the builder and the operator's arguments, as those of `lowering.py` do. It returns several names
-where torch returns several tensors.
+Each function takes the graph builder and the operator's arguments, with the name of a node for each tensor. It returns
+the name of the result, or a tuple of names if torch returns several tensors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ View = Callable[..., str | tuple[str, ...]]
 
 
 def axes_of(b: Builder, x: str, given: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Return the axes as sorted numbers from the front; all axes where none are given."""
+    """Return the given axes as sorted, non-negative numbers without repeats. All axes if `given` is None or an empty
+    list."""
     rank = len(b.shape(x))
     if given is None or given == []:
         return tuple(range(rank))

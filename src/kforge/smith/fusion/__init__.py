@@ -1,1 +1,1 @@
-"""Decides which nodes share a kernel, and by which loops."""
+"""Decides which nodes of a graph share a kernel, and which loops each kernel has."""

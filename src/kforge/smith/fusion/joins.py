@@ -1,5 +1,5 @@
-"""Finds products whose results are parts of one larger matrix: the library writes each part in place, without a
-copy."""
+"""Finds matrix products whose results are concatenated to one larger matrix. The library then writes each product
+directly into its part of that matrix, and the concatenation costs no copy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """The part of a joined matrix that a product is."""
+    """The rows and columns of a joined matrix that one product fills. `str()` gives the slice as Python source."""
 
     whole: str
     rows: tuple[int, int]
@@ -23,17 +23,19 @@ class Part(NamedTuple):
 
 
 class Joins:
-    """The joins of a graph that consist only of products that nothing else reads, with zeros beside them."""
+    """The concatenations of a graph that consist only of matrix products, with zeros beside them. Nothing else may read
+    these products."""
 
     def __init__(self, graph: Graph, is_left_to_torch: Callable[[Node], bool]) -> None:
         self._graph = graph
         self._readers = graph.readers()
         self.parts: dict[str, Part] = {}
-        """The part that each product is, by the product's name."""
+        """The part of a joined matrix that each product fills, by the product's name."""
         self.done: set[str] = set()
-        """Joins, and the padding of their parts, for which nothing is left to compute."""
+        """Names of joins, and of the paddings of their parts, that need no code because the products fill the joined
+        matrix."""
         self.padded: set[str] = set()
-        """Joins that have zeros in them."""
+        """Names of joined matrices that contain zeros, and so must be zeroed before the products are written."""
         for node in graph:
             if node.kind == "call" and node.function == "aten.cat.default":
                 self._look_at(node, is_left_to_torch)
@@ -63,7 +65,8 @@ class Joins:
         self.padded |= {whole.name} if between else set()
 
     def _product(self, name: str) -> tuple[Node | None, int]:
-        """Return the product in this part, and the number of zero columns before it."""
+        """Return the product of which this part of a join consists, and the number of zero columns before it. (None, 0)
+        if the part is not a product that nothing else reads."""
         node, before = self._graph[name], 0
         if node.function == "aten.constant_pad_nd.default" and self._alone(name):
             (_, padding, *value), named = node.arguments

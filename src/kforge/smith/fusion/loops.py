@@ -1,6 +1,7 @@
-"""Turns a region into a nest of loops: few long loops instead of many short ones, with each operand's strides.
+"""Turns a region (the nodes of one kernel) into a nest of loops, with the strides of each operand along each loop.
 
-Loops are data: all decisions are made here, and a language (`languages/`) only writes them out.
+Axes are merged, so that a nest has few long loops instead of many short ones. The result is data without text of any
+language: every decision is made here, and a language (`languages/`) only writes the loops down.
 """
 
 from __future__ import annotations
@@ -21,27 +22,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loop:
+    """One loop of a nest: its number of iterations, and whether it goes along a reduced or scanned axis. In a nest of
+    maps only, `reduced` is true for every loop."""
+
     size: int
     reduced: bool
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor that a kernel reads or writes, with its step along every loop."""
+    """A tensor that a kernel reads or writes, with its stride along each loop (`steps`)."""
 
     name: str
     base: str
-    """The node whose memory it lies in."""
+    """Name of the node that owns the memory in which this tensor lies."""
     dtype: str
     steps: tuple[int, ...]
     offset: int = 0
-    """Index of its first element in that memory."""
+    """Index of the tensor's first element in the memory of `base`."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One pass over the elements: what is computed for each element, and values that follow from the pass as a
-    whole."""
+    """One pass over the elements of a place: `elements` are computed for each element, `reductions` over all elements,
+    and `after` once when the pass has ended."""
 
     elements: tuple[Node, ...]
     reductions: tuple[Node, ...]
@@ -50,17 +54,18 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a region in the order of its axes. Some go over places (rows, for example), which are independent of
-    each other; the others over the elements of a place, once for each sweep."""
+    """All loops of one kernel. Outer loops go over places (such as rows), which are independent of each other; the
+    reduced loops go over the elements of one place, once per sweep."""
 
     loops: tuple[Loop, ...]
     buffers: tuple[Buffer, ...]
     outputs: tuple[str, ...]
     before: tuple[Node, ...]
-    """Values per place that are computed before the first sweep."""
+    """Values of a place that are computed once, before its first sweep."""
     sweeps: tuple[Sweep, ...]
     kept: tuple[str, ...]
-    """Elements that a later sweep needs, and that are too expensive to compute again."""
+    """Names of values per element that one sweep stores for a later sweep, because computing them again would cost
+    more."""
 
     @property
     def scans(self) -> tuple[Node, ...]:
@@ -72,13 +77,13 @@ class Nest:
 
     @property
     def lanes_are_reduced(self) -> bool:
-        """Whether the innermost axis in memory is reduced."""
+        """Whether the innermost loop is a reduced one. Also true if no loop is reduced."""
         return not self.inner or self.loops[-1].reduced
 
     @property
     def memories(self) -> tuple[Buffer, ...]:
-        """Return one buffer for each memory, first those that are read, then those that are written: the kernel's
-        arguments."""
+        """The arguments of the kernel: one buffer for each memory, first memory that is read, then memory that is
+        written. An input that an output overwrites in place is left out."""
         found: dict[tuple[bool, str], Buffer] = {}
         for each in self.buffers:
             if each.name in self.outputs or not self.is_overwritten(each):
@@ -86,7 +91,7 @@ class Nest:
         return tuple(found.values())
 
     def is_overwritten(self, buffer: Buffer) -> bool:
-        """Return whether an output lies in the same memory, element by element."""
+        """Return whether an output lies in exactly the same memory as this buffer, element by element."""
         written = (each for each in self.buffers if each.name in self.outputs)
         return any(
             (each.base, each.steps, each.offset) == (buffer.base, buffer.steps, buffer.offset) for each in written
@@ -97,7 +102,11 @@ class Nest:
 
 
 def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
-    """The loops of a region. `keep_above`: values that take more operations than this are kept for the next sweep."""
+    """Return the loops of a region.
+
+    `keep_above` is a number of operations: a value that costs more is stored for the next sweep, a cheaper value is
+    computed again.
+    """
     axes = set(region.axes or ())
     if not axes:  # elementwise: one sweep over all elements
         axes = set(range(len(region.domain)))
@@ -114,7 +123,8 @@ def nest(region: Region, graph: Graph, keep_above: int = 8) -> Nest:
 
 
 def _steps(shape: Shape, strides: Strides, domain: Shape) -> Strides:
-    """Return the stride along each axis of the domain; zero where the tensor is broadcast."""
+    """Return the tensor's stride along each axis of the domain. The stride is zero along axes where the tensor is
+    broadcast."""
     missing = len(domain) - len(shape)
     own = (0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
     return (0,) * missing + tuple(own)
@@ -123,7 +133,8 @@ def _steps(shape: Shape, strides: Strides, domain: Shape) -> Strides:
 def _collapsed(
     domain: Shape, reduced: Sequence[bool], steps: dict[str, tuple[int, ...]]
 ) -> tuple[tuple[Loop, ...], dict[str, tuple[int, ...]]]:
-    """Drop axes of size one, and merge neighbouring axes that every operand walks as one."""
+    """Return the loops, and the strides of each operand along them. Axes of size one are dropped; neighbouring axes are
+    merged if every operand can walk through both as one."""
     loops: list[Loop] = []
     walks: dict[str, list[int]] = {name: [] for name in steps}
     for axis, size in enumerate(domain):
@@ -142,7 +153,7 @@ def _collapsed(
 
 
 def _is_element(node: Node, region: Region) -> bool:
-    """Return whether the node has a value for each element of a sweep, and not one for the whole pass."""
+    """Return whether the node has one value per element of a sweep. Otherwise it has one value per place."""
     if region.axes is None:
         return True
     padded = (1,) * (len(region.domain) - len(node.shape)) + tuple(node.shape)
@@ -150,7 +161,8 @@ def _is_element(node: Node, region: Region) -> bool:
 
 
 def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
-    """Put each node into the earliest sweep that its inputs allow."""
+    """Return the nodes that come before the first sweep, and the sweeps. Each node is in the earliest sweep that its
+    inputs allow."""
     level: dict[str, int] = {}
     elements = {node.name for node in region.nodes if _is_element(node, region)}
     for node in region.nodes:
@@ -180,7 +192,7 @@ def _sweeps(region: Region) -> tuple[tuple[Node, ...], tuple[Sweep, ...]]:
 
 
 def cost(node: Node) -> int:
-    """Return a rough number of operations per element."""
+    """Return a rough number of operations that the node takes per element."""
     return MAPS[node.function].cost if node.kind == "map" else 4
 
 
@@ -201,7 +213,8 @@ def _kept(sweeps: tuple[Sweep, ...], above: int) -> tuple[str, ...]:
 
 
 def elements_needed(nest: Nest, number: int) -> tuple[Node, ...]:
-    """Return what a sweep computes for each element: its own nodes, and again the cheap nodes of earlier sweeps."""
+    """Return the nodes that sweep `number` computes for each element: its own, and again the nodes of earlier sweeps
+    that it needs and that were not kept."""
     everything = [node for sweep in nest.sweeps[: number + 1] for node in sweep.elements]
     sweep = nest.sweeps[number]
     wanted = {s for node in sweep.reductions for s in node.sources}
@@ -217,6 +230,6 @@ def elements_needed(nest: Nest, number: int) -> tuple[Node, ...]:
 
 
 def work(nest: Nest) -> int:
-    """Return a rough number of operations of the whole nest."""
+    """Return a rough number of operations that the whole nest takes."""
     each = sum(cost(n) for sweep in nest.sweeps for n in sweep.elements) + len(nest.buffers)
     return each * math.prod(loop.size for loop in nest.loops)

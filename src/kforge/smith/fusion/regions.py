@@ -1,8 +1,8 @@
-"""Decides which nodes share a kernel: maps with reductions or with scans, over one index space.
+"""Decides which nodes share a kernel: maps together with reductions, or maps together with scans.
 
-A region has one domain, the shape to which everything in it is broadcast. All its reductions reduce the same axes of
-the domain, or all its scans go along one axis in the same direction. So a region is one nest of loops over the other
-axes, with sweeps over these inside (`loops.py`).
+The nodes of one kernel are a region. A region has one domain: the shape to which all its nodes are broadcast. All its
+reductions reduce the same axes of the domain, or all its scans go along the same axis in the same direction. So a
+region can be written as loops over the other axes, with sweeps over the reduced or scanned axes inside (`loops.py`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Region:
-    """The nodes of one kernel, in order."""
+    """The nodes that share one kernel, in the order of the graph."""
 
     domain: Shape
     axes: tuple[int, ...] | None = None
-    """The axes that its reductions reduce or its scans go along; None while it has neither."""
+    """The axes that its reductions reduce or its scans go along. None if it has neither."""
     nodes: list[Node] = field(default_factory=list)
 
     @property
@@ -38,7 +38,7 @@ class Region:
         return list(dict.fromkeys(s for node in self.nodes for s in node.sources if s not in own))
 
     def outputs(self, graph: Graph) -> list[str]:
-        """Return the nodes that something outside the region reads."""
+        """Return the names of the region's nodes that something outside the region reads, or that the graph returns."""
         own = self.names
         outside = {s for node in graph if node.name not in own for s in node.sources} | set(graph.outputs)
         return [node.name for node in self.nodes if node.name in outside]
@@ -49,7 +49,10 @@ def _domain_of(node: Node, graph: Graph) -> Shape:
 
 
 def _go_together(one: Region, other: Region) -> bool:
-    """Return whether the nodes can share a region: only maps may use the result of a scan within the same kernel."""
+    """Return whether the kinds of nodes of both regions may share a kernel.
+
+    Scans share a kernel only with maps and with scans in the same direction, and no scan may depend on another scan.
+    """
     kinds = {node.kind for node in (*one.nodes, *other.nodes)}
     scans = [node for node in (*one.nodes, *other.nodes) if node.kind == "scan"]
     if not scans:
@@ -59,7 +62,7 @@ def _go_together(one: Region, other: Region) -> bool:
 
 
 def _depend(scans: set[str], nodes: list[Node]) -> bool:
-    """Return whether one scan needs another."""
+    """Return whether one of the scans depends, directly or through other nodes, on another of them."""
     after: set[str] = set()
     for node in nodes:
         if any(source in after for source in node.sources):
@@ -72,7 +75,7 @@ def _depend(scans: set[str], nodes: list[Node]) -> bool:
 
 
 def _united(one: Region, other: Region) -> Region | None:
-    """Return both as one region, or None where they have no common index space."""
+    """Return both regions as one, or None if no single nest of loops can compute both."""
     if not _go_together(one, other):
         return None
     if one.axes is not None and other.axes is not None and one.axes != other.axes:
@@ -88,15 +91,16 @@ def _united(one: Region, other: Region) -> Region | None:
         differing = [axis for axis, size in enumerate(region.domain) if size != domain[axis]]
         if not differing:
             continue
-        # a part of smaller shape is allowed only after the reduction: otherwise it would be computed many times,
-        # and its own reductions would count its elements many times
+        # a region of smaller shape may join only if it has one value per reduced row: otherwise it would be computed
+        # many times, and its own reductions would count its elements many times
         if axes is None or region.axes is not None or any(axis not in axes for axis in differing):
             return None
     return Region(domain, axes, [*one.nodes, *other.nodes])
 
 
 class _Partition:
-    """Regions under construction. A merge that would make two regions depend on each other is refused."""
+    """The regions of a graph while they are being merged. A merge is refused if the merged region would have to wait
+    for its own result."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -113,7 +117,8 @@ class _Partition:
                 region = self._merge(other, region) or region
 
     def unite_siblings(self) -> None:
-        """Merge regions that do not read each other but read the same memory, which is then read once."""
+        """Merge regions that do not depend on each other but read the same large tensor, so that the tensor is read
+        once."""
         places = placed(self.graph)
         changed = True
         while changed:
@@ -129,7 +134,7 @@ class _Partition:
                     break
 
     def regions(self) -> list[Region]:
-        """Return each region once, in the order of their first nodes."""
+        """Return each region once, in the order of the first node of each."""
         found: dict[int, Region] = {}
         for name in self.graph.nodes:
             if (region := self.region_of.get(name)) is not None:
@@ -146,7 +151,8 @@ class _Partition:
         return united
 
     def _waits_for_itself(self, region: Region) -> bool:
-        """Return whether a node outside the region lies between two of its nodes."""
+        """Return whether a node outside the region depends on one of the region's nodes, and another of the region's
+        nodes depends on it. Such a region could not run as one kernel."""
         own = region.names
         tainted: set[str] = set()
         places = [self.order[name] for name in own]
@@ -160,7 +166,8 @@ class _Partition:
 
 
 def partition(graph: Graph, kinds: Collection[str] = ("map", "reduce")) -> list[Region]:
-    """Return the regions of a graph in an order in which they can run. Every node of these kinds is in one."""
+    """Return the regions of a graph, in an order in which they can run. Every node of the given kinds is in exactly one
+    region."""
     parts = _Partition(graph)
     for node in graph:
         if node.kind in kinds:
@@ -170,8 +177,10 @@ def partition(graph: Graph, kinds: Collection[str] = ("map", "reduce")) -> list[
 
 
 def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
-    """Return for each call the region of maps that alone reads it, and may be its tail in one kernel. A region is the
-    tail of one call."""
+    """Return, by the name of a call, the region of maps that can be appended to the call's kernel (its tail).
+
+    A region can be the tail only if nothing else reads the call's result. No region is the tail of two calls.
+    """
     memory = {name: place.base for name, place in placed(graph).items()}
     readers = graph.readers()
     found = {}
@@ -187,14 +196,14 @@ def tails(graph: Graph, regions: list[Region]) -> dict[str, Region]:
 
 
 def only_read_by(region: Region, graph: Graph) -> list[Node]:
-    """Return the nodes that only this region reads, and that are not outputs."""
+    """Return the nodes that this region reads, that nothing else reads, and that the graph does not return."""
     readers, own = graph.readers(), region.names
     found = [name for name in region.inputs() if {reader.name for reader in readers[name]} <= own]
     return [graph[name] for name in found if name not in graph.outputs]
 
 
 def traffic(graph: Graph) -> int:
-    """Return the number of elements that the kernels of all maps, reductions and scans read and write."""
+    """Return the number of elements that the kernels of all maps, reductions and scans of a graph read and write."""
     whole = with_pieces(graph)
     regions = partition(whole, ("map", "reduce", "scan"))
     return sum(whole[name].size for region in regions for name in (*region.inputs(), *region.outputs(whole)))

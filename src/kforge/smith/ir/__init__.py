@@ -1,1 +1,2 @@
-"""The graph that rules and writers work on, its scalar functions, and its meaning by torch."""
+"""The smith's graph (intermediate representation): its nodes, its scalar functions, and an interpreter in torch that
+defines what a graph means."""

@@ -1,6 +1,7 @@
-"""The scalar functions that `map`, `reduce` and `scan` nodes apply: their meaning in torch and their rough cost.
+"""Tables of the scalar functions that `map`, `reduce` and `scan` nodes apply: torch's function of the same meaning, and
+a rough cost.
 
-How a function is spelled is a table of each language (`languages/`).
+How a function is written in a target language is in that language's own table (`languages/`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Function:
+    """A scalar function of a `map` node."""
+
     torch: str
-    """A function of the module torch."""
+    """Name of the function in the module torch that computes the same. Empty for a conversion to float32."""
     cost: int = 1
-    """A rough number of operations, by which kernels decide whether to keep a value or compute it again."""
+    """Rough number of operations per element. Kernels use it to decide whether to store a value or to compute it
+    again."""
 
 
 MAPS = MappingProxyType(
@@ -51,7 +55,7 @@ MAPS = MappingProxyType(
         "where": Function("where"),
         "float": Function(""),
         "piece": Function("clone", 0),
-        # split a number up to one into a multiple of 2^-12 and the rest, without rounding
+        # `coarse` and `fine` split a number of magnitude up to 1 exactly: a multiple of 2^-12, and the remainder
         "coarse": Function("clone", 2),
         "fine": Function("zeros_like", 3),
     }
@@ -60,11 +64,13 @@ MAPS = MappingProxyType(
 
 @dataclass(frozen=True)
 class Reduction:
+    """An operation of `reduce` and `scan` nodes. `torch` is the name of torch's function for the reduction."""
+
     torch: str
     nothing: float
-    """The value of an empty reduction."""
+    """The result of reducing no elements: the neutral value."""
     running: str
-    """torch's name of the scan."""
+    """Name of torch's function for the scan with this operation."""
 
 
 REDUCTIONS = MappingProxyType(

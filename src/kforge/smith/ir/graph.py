@@ -1,15 +1,15 @@
-"""What a module computes, as data: a graph of few kinds of nodes, small enough for rules to reason about.
+"""The graph of what a module computes: nodes of a few kinds, so that rules can reason about them.
 
-    input, parameter    tensors that are given; a parameter has the dotted name of the module's state
-    map                 one scalar function on every element of its broadcast inputs
+    input, parameter    tensors from outside; a parameter has its dotted name in the module's state
+    map                 one scalar function, applied to every element of its broadcast inputs
     reduce              sum, product, maximum or minimum over some axes, which stay with size one
-    scan                sum, product, maximum or minimum of all elements up to each, along an axis
-    view                the same elements under another shape or in another order, or every n-th of them
+    scan                running sum, product, maximum or minimum along an axis
+    view                the same elements under another shape or in another order, or every n-th element
                         (reshape, permute, slice)
-    join                its inputs one after the other along an axis (cat), or along a new one (stack)
-    call                a torch operator that stays what it is
+    join                the inputs one after the other along an axis (cat), or along a new axis (stack)
+    call                a torch operator that was not lowered
 
-There is no expansion: `map` broadcasts its inputs as torch does. A scalar input is a plain number.
+There is no node for expansion, because `map` broadcasts its inputs as torch does. A scalar input is a plain number.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
 Operand = str | int | float | bool
-"""The name of a node, or a number."""
+"""An input of a node: the name of another node, or a number."""
 
 PIECE = "piece"
-"""The map that returns its input: its value is part of a join."""
+"""Name of the map that copies one input of a join, so that a kernel can write the copy directly into the join's
+memory."""
 
 _KEYWORDS = """
 alignas auto bool case catch char class const continue default delete do double else enum explicit extern false float
@@ -39,31 +40,35 @@ None True False self super torch nn F library inline row block plane volume i j 
 std larger smaller batch column first count product piece parts tl range ready turn group done counts inside place pair
 """
 _RESERVED = frozenset(_KEYWORDS.split())
-"""Keywords of the target languages, and names that kernels use themselves."""
+"""Names that no node may have: keywords of the target languages, and names that generated kernels use themselves."""
 
 
 @dataclass(frozen=True)
 class Node:
+    """One operation or tensor of a graph. `name` is unique, `kind` is one of the kinds in the module's docstring, and
+    `inputs` are names of other nodes or numbers."""
+
     name: str
     kind: str
     function: str
     """For `map`, `reduce` and `scan`: a name of `functions.py`. For `view`: reshape, permute or slice. For `join`: cat
-    or stack. For `call`: torch's operator."""
+    or stack. For `call`: torch's operator. For `parameter`: its dotted name."""
     inputs: tuple[Operand, ...]
     shape: Shape
     dtype: str
     axes: tuple[int, ...] = ()
-    """For `reduce`: the reduced axes. For `permute`: the order. For `scan`, `slice` and `join`: the one axis that they
-    go along."""
+    """For `reduce`: the axes that are reduced. For `permute`: the new order of axes. For `scan`, `slice` and `join`:
+    the one axis along which they work."""
     arguments: Any = None
-    """For `call`: its arguments, in which nodes are `Ref`s. For `input`: its position among the inputs. For `scan`: its
-    `Course`. For `slice`: the first element and the step, which is negative where the order is reversed."""
+    """For `call`: its arguments, with a `Ref` for each node. For `input`: its position among the inputs. For `scan`:
+    its `ScanMode`. For `slice`: the index of the first element, and the step, which is negative if the order is
+    reversed."""
     origin: str = ""
-    """The part of the module that this node comes from, for readers of the kernel: `softmax`."""
+    """Name of the torch operator that this node comes from, such as `softmax`. Kernels are named after it."""
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """Return the names of the nodes that this node reads."""
+        """The names of the nodes that this node reads, without its numbers."""
         return tuple(each for each in self.inputs if isinstance(each, str))
 
     @property
@@ -73,34 +78,35 @@ class Node:
 
 @dataclass(frozen=True)
 class Ref:
-    """A node among the arguments of a `call`."""
+    """Stands for a node among the arguments of a `call`."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Course:
-    """The direction of a scan along its axis, and whether it is exclusive."""
+class ScanMode:
+    """How a scan goes along its axis: forwards or backwards, inclusive or exclusive."""
 
     backwards: bool = False
-    without_itself: bool = False
-    """Whether the scan is exclusive: each element gets the result of those before it, and the first gets the neutral
+    exclusive: bool = False
+    """Whether each element gets the result of the elements before it only. The first element then gets the neutral
     value."""
 
 
 def output(place: int) -> str:
-    """Return the placeholder for one of a graph's outputs in the text of its structure."""
+    """Return the placeholder that stands for one output of a graph in `Graph.structure`."""
     return f"@{place}@"
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in topological order, and the names of the outputs."""
+    """Nodes in topological order, and the names of the output nodes."""
 
     nodes: Mapping[str, Node]
     outputs: tuple[str, ...]
     structure: str = output(0)
-    """The returned structure as Python source, with placeholders for the outputs: `(@0@, @1@)`, `{'y': @0@}`."""
+    """Python source of the value that the module returns, with placeholders for the outputs: `(@0@, @1@)`, `{'y':
+    @0@}`."""
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]
@@ -116,7 +122,8 @@ class Graph:
         return found
 
     def live(self) -> Graph:
-        """The graph without nodes that no output depends on. Inputs stay, since they are the module's signature."""
+        """Return the graph without nodes that no output depends on. Inputs stay, since they are the module's
+        signature."""
         needed = set(self.outputs)
         for node in reversed(list(self)):
             if node.name in needed:
@@ -126,7 +133,7 @@ class Graph:
 
 
 class Builder:
-    """Makes a graph node by node, in order; names are made unique and stay readable."""
+    """Makes a graph node by node, in topological order. It makes names unique, by adding a number."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self.nodes: dict[str, Node] = {node.name: node for node in nodes}
@@ -151,7 +158,8 @@ class Builder:
         return self._add(Node(function, "map", function, inputs, shape, dtype or self._common(inputs)))
 
     def reduce(self, function: str, operand: str, axes: Iterable[int]) -> str:
-        """Add a reduction. Over no axes, or axes of size one, return the operand itself."""
+        """Add a reduction and return its name. If there is nothing to reduce (no axes, or axes of size one), return the
+        operand."""
         source = self.nodes[operand]
         named = {axis % max(1, len(source.shape)) for axis in axes} if source.shape else set()
         chosen = tuple(sorted(axis for axis in named if source.shape[axis] != 1))
@@ -160,10 +168,10 @@ class Builder:
         shape = tuple(1 if axis in chosen else size for axis, size in enumerate(source.shape))
         return self._add(Node(function, "reduce", function, (operand,), shape, source.dtype, axes=chosen))
 
-    def scan(self, function: str, operand: str, axis: int, course: Course | None = None) -> str:
-        source, course = self.nodes[operand], course or Course()
+    def scan(self, function: str, operand: str, axis: int, mode: ScanMode | None = None) -> str:
+        source, mode = self.nodes[operand], mode or ScanMode()
         node = Node(f"running_{function}", "scan", function, (operand,), source.shape, source.dtype, axes=(axis,))
-        return self._add(replace(node, arguments=course))
+        return self._add(replace(node, arguments=mode))
 
     def reshape(self, operand: str, shape: Shape) -> str:
         source = self.nodes[operand]
@@ -189,11 +197,12 @@ class Builder:
         return self._add(view)
 
     def join(self, function: str, operands: Iterable[str], axis: int) -> str:
-        """Add a join. Raises ValueError where torch would convert dtypes."""
+        """Add a join and return its name. Raises ValueError if the operands differ in dtype, because torch would
+        convert them."""
         operands = tuple(operands)
         first = self.nodes[operands[0]]
         if any(self.dtype(each) != first.dtype for each in operands):
-            raise ValueError("what is joined has several dtypes")
+            raise ValueError("the tensors to join have different dtypes")
         rest = first.shape[axis:] if function == "stack" else first.shape[axis + 1 :]
         length = len(operands) if function == "stack" else sum(self.shape(each)[axis] for each in operands)
         shape = (*first.shape[:axis], length, *rest)
@@ -204,7 +213,8 @@ class Builder:
         return self._add(Node(name, "call", function, names, tuple(shape), dtype, arguments=arguments))
 
     def _common(self, inputs: tuple[Operand, ...]) -> str:
-        """Return torch's promoted type, as far as it matters here: numbers do not widen tensors of their kind."""
+        """Return the dtype that torch's type promotion gives. A plain number changes the dtype only if its kind is
+        wider (float beats int)."""
         order = ("bool", "int64", "float32", "float64")
         tensors = [self.dtype(each) for each in inputs if isinstance(each, str)]
         numbers = [self.dtype(each) for each in inputs if not isinstance(each, str)]
@@ -225,7 +235,7 @@ class Builder:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Return the common broadcast shape. Raises ValueError where there is none."""
+    """Return the common broadcast shape. Raises ValueError if the shapes cannot be broadcast."""
     result: list[int] = []
     for sizes in _columns(shapes):
         larger = {size for size in sizes if size != 1}
@@ -242,7 +252,7 @@ def _columns(shapes: tuple[Shape, ...]) -> Iterator[list[int]]:
 
 
 def contiguous(shape: Shape) -> Strides:
-    """Return the strides of row-major memory."""
+    """Return the strides of a contiguous (row-major) tensor of this shape."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -251,7 +261,8 @@ def contiguous(shape: Shape) -> Strides:
 
 
 class Place(NamedTuple):
-    """Where the elements of a node lie: the node that owns the memory, the strides, and the first element."""
+    """Where the elements of a node lie: the node that owns the memory, the strides, and the index of the first
+    element."""
 
     base: str
     strides: Strides
@@ -259,9 +270,10 @@ class Place(NamedTuple):
 
 
 def placed(graph: Graph) -> dict[str, Place]:
-    """Return where every node lies. A view lies in its source's memory where strides can express it; else it is copied.
+    """Return where the elements of every node lie in memory.
 
-    The pieces of a join lie in its memory.
+    A view lies in its source's memory if strides can express it; otherwise it has memory of its own. The pieces of a
+    join lie in the join's memory.
     """
     places: dict[str, Place] = {}
     pieces = dict(_pieces(graph))
@@ -283,7 +295,8 @@ def placed(graph: Graph) -> dict[str, Place]:
 
 
 def with_pieces(graph: Graph) -> Graph:
-    """The graph with a copy of each input of a join, so that a kernel can write it directly into the join's memory."""
+    """Return the graph with a copy (`PIECE`) before each input of a join, so that a kernel can write the input directly
+    into the join's memory."""
     builder = Builder()
     for node in graph:
         if node.kind == "join":
@@ -294,7 +307,7 @@ def with_pieces(graph: Graph) -> Graph:
 
 
 def _pieces(graph: Graph) -> Iterator[tuple[str, Place]]:
-    """Yield the pieces of joins, and where they lie in the join's memory."""
+    """Yield the name of each piece of a join, and where the piece lies in the join's memory."""
     for node in graph:
         if node.kind != "join":
             continue
@@ -308,7 +321,7 @@ def _pieces(graph: Graph) -> Iterator[tuple[str, Place]]:
 
 
 def _reshaped(strides: Strides, old: Shape, new: Shape) -> Strides | None:
-    """Return the strides of the same elements under another shape; None where strides cannot express it."""
+    """Return the strides of the same elements under the shape `new`, or None if strides cannot express that shape."""
     if strides == contiguous(old):
         return contiguous(new)
     found: list[int] = []
@@ -331,6 +344,7 @@ def _reshaped(strides: Strides, old: Shape, new: Shape) -> Strides | None:
 
 
 def refs_in(arguments: Any) -> Iterator[Ref]:
+    """Yield the nodes (`Ref`) anywhere in the nested arguments of a `call`."""
     match arguments:
         case Ref():
             yield arguments

@@ -1,6 +1,7 @@
-"""Evaluates a graph with torch: slow and simple. Every rewriting is tested against it. (torch)
+"""Evaluates a graph with torch, node by node. Slow and simple: it defines what a graph means, and tests compare every
+rewrite of a graph with it. (torch)
 
-Nothing here depends on the dtypes with which a graph was traced: given float64 it computes in float64.
+It computes in the dtype of the inputs that it is given: float64 inputs give float64 results, whatever dtype was traced.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def evaluate(
     graph: Graph, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
-    """The outputs of a graph; `state` has the parameters under their dotted names."""
+    """Return the outputs of a graph. `state` has the parameters by their dotted names."""
     values: dict[str, Any] = {}
     for node in graph:
         match node.kind:
@@ -50,7 +51,7 @@ def evaluate(
 
 
 def operator_of(function: str) -> Callable[..., Any]:
-    """Return torch's operator for a `call`: `aten.linear.default`."""
+    """Return torch's operator for the function of a `call` node, such as `aten.linear.default`."""
     if function == str(operator.getitem):
         return operator.getitem
     found: Any = torch.ops
@@ -68,14 +69,14 @@ def _map(node: Node, operands: Sequence[Operand | torch.Tensor]) -> torch.Tensor
 
 
 def _scan(node: Node, value: torch.Tensor) -> torch.Tensor:
-    (axis,), course, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
-    turned = value.flip(axis) if course.backwards else value
-    if course.without_itself:
+    (axis,), mode, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
+    turned = value.flip(axis) if mode.backwards else value
+    if mode.exclusive:
         nothing = torch.full_like(turned.narrow(axis, 0, 1), reduction.nothing)
         turned = torch.cat((nothing, turned.narrow(axis, 0, turned.shape[axis] - 1)), dim=axis)
     found = getattr(torch, reduction.running)(turned, dim=axis)
     found = found if isinstance(found, torch.Tensor) else found.values
-    return found.flip(axis) if course.backwards else found
+    return found.flip(axis) if mode.backwards else found
 
 
 def _view(node: Node, source: torch.Tensor) -> torch.Tensor:
@@ -90,7 +91,8 @@ def _view(node: Node, source: torch.Tensor) -> torch.Tensor:
 
 
 def _number(value: Operand, floats: Sequence[torch.dtype]) -> torch.Tensor:
-    """Return a number in the dtype of the tensors that it is combined with, where that dtype can hold it."""
+    """Return a number as a tensor, in the dtype of the floating-point tensors that it is combined with. A bool stays
+    bool."""
     if isinstance(value, bool):
         return torch.tensor(value)
     return torch.tensor(value, dtype=floats[0] if floats else None)

@@ -15,6 +15,9 @@ POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_
 
 @dataclass(frozen=True)
 class Window:
+    """Sizes of a pooling or convolution, per axis. `packet` is torch's name of the operator, `planes` the number of
+    images times channels, `sizes` and `outputs` the sizes of the input and the output."""
+
     packet: str
     planes: int
     sizes: tuple[int, ...]
@@ -31,7 +34,10 @@ class Window:
 
     @classmethod
     def pooling(cls, packet: str, shape: Shape, out: Shape, given: list[Any], named: dict[str, Any]) -> Self | None:
-        """The window of a pooling call; None where it rounds up or has its own divisor, which is left to torch."""
+        """Return the window of a pooling call, or None if kernels do not support it.
+
+        Not supported are output sizes that are rounded up (`ceil_mode`) and a divisor given by the caller.
+        """
         rank, average = int(packet[-2]), packet.startswith("avg")
         if named or len(shape) < rank:
             return None
@@ -53,7 +59,7 @@ class Window:
         )
 
     def of_volume(self) -> Self:
-        """Return the same window with three axes: a line or an image is a thin volume."""
+        """Return the same window with three axes. Missing axes are put in front, with size one."""
         missing = 3 - len(self.sizes)
         ones, zeros = (1,) * missing, (0,) * missing
         return replace(
@@ -68,17 +74,18 @@ class Window:
 
 
 def each(value: int | list[int] | tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """Return one number per axis."""
+    """Return one number per axis: a single number is repeated."""
     values = (value,) if isinstance(value, int) else tuple(value)
     return values * rank if len(values) == 1 else values
 
 
 def by(sizes: tuple[int, ...]) -> str:
-    """Format sizes: `3 x 3`."""
+    """Format sizes as text: `3 x 3`."""
     return " x ".join(map(str, sizes))
 
 
 def around(shape: Shape, axis: int) -> tuple[int, int, int]:
-    """Return the number of elements before an axis, along it, and after it."""
+    """Return three numbers: the product of the sizes before an axis, the size of the axis, and the product of the sizes
+    after it."""
     axis %= max(1, len(shape))
     return math.prod(shape[:axis]), (shape[axis] if shape else 1), math.prod(shape[axis + 1 :])

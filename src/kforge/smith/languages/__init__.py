@@ -1,8 +1,8 @@
-"""The languages in which kernels are written. Programs (`program.py`) differ between them only in their kernels.
+"""The languages in which the smith writes kernels. Programs in different languages differ only in their kernels.
 
-A language is a class with the attributes and methods of `Language`. A platform's manifest names it (`kernels = "…"`):
-one of the folders here, one that an installed package names as an entry point of the group `kforge.languages`, or the
-class `Language` in a file `language.py` beside the manifest.
+A language is a class with the attributes and methods of `Language`. A platform's manifest names it (`kernels = "…"`).
+The name is one of three: a language that ships with kforge, an entry point of an installed package in the group
+`kforge.languages`, or the class `Language` in a file `language.py` beside the manifest.
 """
 
 from __future__ import annotations
@@ -28,35 +28,43 @@ ENTRY_POINT_GROUP = "kforge.languages"
 
 @dataclass(frozen=True)
 class Context:
-    """What a kernel is written for: the graph, the plan, and the expressions for tensors in `forward`."""
+    """What a language needs to write one kernel: the graph, the plan, and functions that give Python expressions for
+    tensors in the program's `forward`."""
 
     graph: Graph
     plan: Plan
     memory: Callable[[str], str]
-    """Returns the expression for a node that owns its memory, as a kernel takes it: row-major."""
+    """Returns the Python expression for the memory of a node, as a kernel takes it: row-major. The node must own its
+    memory."""
     elements: Callable[[str], str]
-    """Returns the expression for any node's elements in row-major memory, copied where they lie otherwise."""
+    """Returns the Python expression for the elements of any node in row-major order. They are copied if they lie
+    otherwise."""
     empty: Callable[[tuple[int, ...], str], str]
-    """Returns the expression for new memory of a shape and a dtype, for values that pass between two kernels."""
+    """Returns the Python expression that allocates memory of a shape and a dtype, for values that one kernel passes to
+    another."""
 
 
 @dataclass(frozen=True)
 class WrittenKernel:
-    """Source text, and the statements of `forward` that run it. The outputs' memory is allocated before."""
+    """Source text of a kernel, and the statements of the program's `forward` that launch it. The memory of the outputs
+    is allocated before these statements."""
 
     name: str
     text: str
     steps: tuple[str, ...]
     helpers: tuple[str, ...] = ()
-    """Functions that the text uses and that `Language.library` writes out, once for all kernels."""
+    """Names of functions that the text calls. `Language.library` writes each of them once per program."""
     reuses: Mapping[str, str] = field(default_factory=dict)
-    """Outputs that are written over a node that is not read again: for each output the node whose memory it takes."""
+    """For each output that overwrites an input instead of taking new memory: the input. That input is not read
+    again."""
 
 
 class Language(Protocol):
+    """What the smith needs to write programs in a language: its plan, its rules, and methods that write kernels."""
+
     @property
     def plan(self) -> type[Plan]:
-        """The type of this language's plan."""
+        """The class of this language's plans."""
         ...
 
     @property
@@ -64,28 +72,28 @@ class Language(Protocol):
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """The first lines of a program with kernels."""
+        """The lines that a program with kernels begins with."""
         ...
 
     @property
     def on_host(self) -> bool:
-        """Whether kernels work on host memory, which is torch's default."""
+        """Whether kernels work on host memory. Otherwise they work on the memory of a device."""
         ...
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of nodes that regions are made of."""
+        """The kinds of nodes for which this language writes fused kernels, such as `map` and `reduce`."""
         ...
 
     @property
     def most_nodes(self) -> int:
-        """Most nodes of a graph whose kernels can be built within an evaluation's time."""
+        """The largest number of nodes of a graph whose kernels can be compiled within the time of an evaluation."""
         ...
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Graph rules for this language, besides the algebra that always holds: for what its kernels do better than
-        calls."""
+        """Rewrite rules for this language only. They rewrite calls into nodes for which this language's kernels are
+        faster or more exact. They run after the general rules."""
         ...
 
     def region(self, name: str, region: Region, context: Context) -> WrittenKernel:
@@ -93,21 +101,28 @@ class Language(Protocol):
         ...
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-        """Return a kernel in place of a call of torch, with the maps after it as its tail; None leaves it to torch."""
+        """Return a kernel that replaces a call of torch, or None to leave the call to torch.
+
+        `tail` is a region of maps that the kernel must apply to the call's result.
+        """
         ...
 
     def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:
-        """Return other calls that `call` computes in the same kernel with this tail; nothing else reads them."""
+        """Return further calls of torch that the kernel of this call also computes, if it is written with this `tail`.
+        Nothing else may read them. Empty for most calls."""
         ...
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:
-        """Return the program text that defines the kernels."""
+        """Return the part of the program's source that defines these kernels."""
         ...
 
 
 def find(platform: Platform) -> Language | None:
-    """Return the language that a platform's manifest names; None where it names none, and programs use torch's
-    operators. Raises PlatformError: one line."""
+    """Return the language that a platform's manifest names, or None if it names none. Without a language, programs use
+    torch's operators.
+
+    Raises PlatformError, with one line, if there is no such language or it cannot be loaded.
+    """
     name = platform.manifest.kernels
     if not name:
         return None
@@ -119,18 +134,18 @@ def find(platform: Platform) -> Language | None:
         try:
             return _made(packaged[name].load(), origin)
         except ImportError as error:
-            raise PlatformError(f"{origin}: does not load: {' '.join(str(error).split())}") from error
+            raise PlatformError(f"{origin}: cannot be loaded: {' '.join(str(error).split())}") from error
     if (beside := platform.language_class()) is not None:
         return _made(beside, str(platform.folder / "language.py"))
     names = ", ".join(sorted({*_own(), *packaged}))
     raise PlatformError(
-        f"platform {platform.name}: no kernel language named '{name}'; there are: {names}, "
-        "and a platform may bring its own as language.py beside its platform.toml"
+        f"platform {platform.name}: no kernel language named '{name}'; known languages: {names}; "
+        "a platform can also define its own in a file language.py beside its platform.toml"
     )
 
 
 def _own() -> dict[str, Callable[[], Language]]:
-    """Return the languages that ship with kforge."""
+    """Return the languages that ship with kforge, by name."""
     from kforge.smith.languages import simt
     from kforge.smith.languages.cpp import Cpp
     from kforge.smith.languages.triton import Triton
@@ -140,12 +155,15 @@ def _own() -> dict[str, Callable[[], Language]]:
 
 
 def _made(defined: Any, origin: str) -> Language:
-    """Return a language from elsewhere. Raises PlatformError when it cannot be made or lacks a part of `Language`."""
+    """Return a language from outside kforge. `origin` names it in errors.
+
+    Raises PlatformError if the class cannot be instantiated, or if a part of `Language` is missing.
+    """
     try:
         language = defined() if isinstance(defined, type) else defined
     except Exception as error:
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise PlatformError(f"{origin}: cannot be made: {said}") from error
+        raise PlatformError(f"{origin}: cannot be instantiated: {said}") from error
     needed = (name for name in vars(Language) if not name.startswith("_"))
     if missing := [name for name in needed if not hasattr(language, name)]:
         raise PlatformError(f"{origin}: the kernel language lacks: {', '.join(missing)}")

@@ -1,6 +1,8 @@
-"""Computes addresses of a buffer's elements. One index counts several loops, and is split by division where necessary.
+"""Writes the addresses of a buffer's elements as source text. One index variable may count several loops; divisions
+then split it.
 
-Divisors are written as constants: a compiler turns them into multiplications, and sees which elements are contiguous.
+Divisors are constants in the text, so a compiler turns divisions into multiplications and can see which elements are
+contiguous.
 """
 
 from __future__ import annotations
@@ -15,29 +17,30 @@ if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Nest
 
 NARROW = 2**31
-"""Number of elements that an index of 32 bits can count."""
+"""Number of elements that a signed 32-bit index can count."""
 
 
 @dataclass(frozen=True)
 class IndexText:
-    """Loops that one index counts in order; `name` is the index's name."""
+    """One index variable that counts through several nested loops. `name` is the variable's name."""
 
     name: str
     loops: tuple[tuple[int, int], ...]
-    """Each loop's position among those of the nest, and its size."""
+    """For each loop, outermost first: its position among the loops of the nest, and its size."""
     division: str = "//"
-    """The language's operator for whole division."""
+    """The language's operator for integer division."""
 
     @property
     def size(self) -> int:
         return math.prod(size for _, size in self.loops)
 
     def moves(self, steps: Sequence[int]) -> bool:
-        """Return whether the address of a buffer with these steps depends on this index."""
+        """Return whether the address of a buffer with these strides depends on this index."""
         return any(steps[axis] for axis, _ in self.loops)
 
     def address(self, steps: Sequence[int]) -> str:
-        """Return the offset from the buffer's first element; empty where it does not depend on this index."""
+        """Return the expression for this index's part of the offset from the buffer's first element. Empty if the
+        buffer's address does not depend on the index."""
         terms = []
         for run in self._runs(steps):
             axis, _ = self.loops[run[-1]]
@@ -51,7 +54,7 @@ class IndexText:
         return " + ".join(terms)
 
     def _runs(self, steps: Sequence[int]) -> list[list[int]]:
-        """Return groups of neighbouring loops that this buffer walks as one."""
+        """Return groups of neighbouring loops that can be counted as one for a buffer with these strides."""
         runs: list[list[int]] = []
         for position, (axis, _) in enumerate(self.loops):
             if runs:
@@ -63,7 +66,7 @@ class IndexText:
         return runs
 
     def _count(self, run: list[int]) -> str:
-        """Return the expression that counts these loops alone."""
+        """Return the expression that counts only the loops of this group."""
         below = math.prod(size for _, size in self.loops[run[-1] + 1 :])
         own = math.prod(self.loops[position][1] for position in run)
         text = self.name if below == 1 else f"{self.name} {self.division} {below}"
@@ -71,29 +74,33 @@ class IndexText:
 
 
 def index_of(name: str, nest: Nest, axes: Sequence[int], division: str = "//") -> IndexText:
+    """Return the index variable `name` that counts these loops of a nest."""
     return IndexText(name, tuple((axis, nest.loops[axis].size) for axis in axes), division)
 
 
 def is_wide(nest: Nest) -> bool:
-    """Return whether an address needs 64 bits."""
+    """Return whether some address of the nest needs a 64-bit index."""
     sizes = [loop.size for loop in nest.loops]
     reaches = (reach(buffer.steps, sizes, buffer.offset) for buffer in nest.buffers)
     return max([math.prod(sizes), *reaches]) >= NARROW - 2**23  # a loop may count beyond the end
 
 
 def reach(steps: Sequence[int], sizes: Sequence[int], offset: int = 0) -> int:
-    """Return an upper bound of every term of an address, for steps in either direction."""
+    """Return one more than the largest possible sum of the terms of an address. Negative strides count by their
+    absolute value."""
     return sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True)) + offset + 1
 
 
 def block_of(count: int) -> int:
-    """Return the smallest power of two that is not smaller."""
+    """Return the smallest power of two that is at least `count`."""
     return 1 << max(0, count - 1).bit_length()
 
 
 def times(index: str, step: int) -> str:
+    """Return the text of a product of an index and a stride. Empty for a stride of zero."""
     return "" if not step else index if step == 1 else f"{index} * {step}"
 
 
 def summed(*terms: str) -> str:
+    """Return the text of a sum of terms. Empty terms are left out."""
     return " + ".join(term for term in terms if term) or "0"

@@ -1,1 +1,1 @@
-"""Recognises calls of torch and describes each kind in one form: attention, convolutions, products."""
+"""Recognises calls of torch that are attention, convolutions or matrix products, and describes each as data."""

@@ -17,7 +17,8 @@ _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 @dataclass(frozen=True)
 class Attention:
-    """softmax(query @ key.transpose * scale + bias) @ value, with four axes: batch, head, place, channel."""
+    """softmax(query @ key.transpose * scale + bias) @ value. The tensors have four axes: batch, head, position,
+    channel."""
 
     batch: int
     heads: int
@@ -29,13 +30,14 @@ class Attention:
     query: str
     key: str
     value: str
-    """Keys and values may have one head that all heads of the queries share."""
+    """Name of the values' node. Keys and values may have a single head, which all heads of the queries share."""
     bias: str
-    """The additive mask, which is broadcast; empty where there is none."""
+    """Name of the additive mask, which is broadcast. Empty if there is none."""
 
 
 def attention_of(node: Node, graph: Graph) -> Attention | None:
-    """Return the description of an attention call; None where it is not attention, or of an unusual form."""
+    """Return the description of an attention call. None if the node is not attention, or uses options that kernels do
+    not support."""
     if node.kind != "call" or node.function != _CALL or node.dtype != "float32" or len(node.shape) != 4:
         return None
     positional, named = node.arguments
@@ -60,7 +62,8 @@ def attention_of(node: Node, graph: Graph) -> Attention | None:
 
 
 def _unexpanded(name: str, graph: Graph) -> str:
-    """Return the tensor with one shared head, where it was expanded from that."""
+    """Return the name of the tensor before expansion if one head was expanded to all heads; otherwise the name
+    itself."""
     node = graph[name]
     if node.function != "aten.expand.default" or not node.sources:
         return name

@@ -1,4 +1,4 @@
-"""Recognises calls of torch that are convolutions."""
+"""Recognises calls of torch that are convolutions or transposed convolutions."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph, Node
 
 _DEFAULTS = (None, None, None, 1, 0, 1, 1)
-"""Default values of input, weight, bias, stride, padding, dilation and groups."""
+"""Default values of torch's arguments: input, weight, bias, stride, padding, dilation and groups."""
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution with the same zero padding on both sides."""
+    """A convolution whose zero padding is the same on both sides."""
 
     images: int
     channels: int
     out: int
     groups: int
     window: Window
-    """How it slides over the planes of the input."""
+    """Sizes, stride, padding and dilation of the filter's window."""
     x: str
     weight: str
     bias: str
-    """The bias's name; empty where there is none."""
+    """Name of the bias's node. Empty if there is none."""
 
     @property
     def taps(self) -> int:
@@ -37,7 +37,7 @@ class Convolution:
 
     @property
     def places(self) -> int:
-        """Outputs per image and channel."""
+        """Number of outputs per image and channel."""
         return math.prod(self.window.outputs)
 
     @property
@@ -47,7 +47,8 @@ class Convolution:
 
 
 def convolution_of(node: Node, graph: Graph) -> Convolution | None:
-    """Return the description of a convolution call; None where it is not a convolution, or of another form."""
+    """Return the description of a convolution call. None if the node is not a convolution, or uses options that kernels
+    do not support."""
     if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
         return None
     packet = node.function.removeprefix("aten.").removesuffix(".default")
@@ -72,11 +73,12 @@ def convolution_of(node: Node, graph: Graph) -> Convolution | None:
 
 @dataclass(frozen=True)
 class Transposed:
-    """A transposed convolution of stride s, as an ordinary one that gives s outputs per place along each axis.
+    """A transposed convolution of stride s, described as an ordinary convolution with s outputs per window position
+    along each axis.
 
-    Outputs whose distance is a multiple of the stride read the same places of the input, each with its own part of the
-    filter. So it is a convolution of stride one with s times as many filters along each axis: every s-th element of a
-    filter forms one of them, in reversed order. Missing elements are zero.
+    Outputs whose distance is a multiple of the stride read the same input elements, each with its own part of the
+    filter. So a transposed convolution is a convolution of stride one with s times as many filters along each axis:
+    every s-th element of a filter, in reversed order, forms one of them. Missing elements are zero.
     """
 
     images: int
@@ -100,33 +102,36 @@ class Transposed:
 
     @property
     def window(self) -> tuple[int, ...]:
-        """Places of the input that an output may read, along each axis."""
+        """Number of input elements that one output may read, along each axis."""
         return tuple(-(-size // step) for size, step in zip(self.spread, self.stride, strict=True))
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Groups of `stride` outputs along each axis; the first and the last may have outputs that do not exist."""
+        """Number of groups of `stride` outputs, along each axis. The first and the last group may contain outputs that
+        do not exist."""
         given = zip(self.padding, self.outputs, self.stride, strict=True)
         return tuple((pad + size - 1) // step - pad // step + 1 for pad, size, step in given)
 
     @property
     def before(self) -> tuple[int, ...]:
-        """Zeros before the input along each axis."""
+        """Number of zeros that must be put before the input, along each axis."""
         given = zip(self.window, self.padding, self.stride, strict=True)
         return tuple(size - 1 - pad // step for size, pad, step in given)
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Outputs of the first group that do not exist."""
+        """Number of positions in the first group of `stride` outputs that lie before the first real output, along each
+        axis."""
         return tuple(pad % step for pad, step in zip(self.padding, self.stride, strict=True))
 
 
 _TRANSPOSED_DEFAULTS = (None, None, None, 1, 0, 0, 1, 1)
-"""Default values of input, weight, bias, stride, padding, output padding, groups and dilation."""
+"""Default values of torch's arguments: input, weight, bias, stride, padding, output padding, groups and dilation."""
 
 
 def transposed_of(node: Node, graph: Graph) -> Transposed | None:
-    """The description of a transposed convolution; None where it is none, or crops more than its window reaches."""
+    """Return the description of a transposed convolution. None if the node is not one, or if its padding cuts off more
+    than its window reaches."""
     if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
         return None
     packet = node.function.removeprefix("aten.").split(".")[0]

@@ -1,4 +1,4 @@
-"""Recognises calls of torch that are matrix products, in one form: batches of rows times columns."""
+"""Recognises calls of torch that are matrix products, and describes them as a batch of products left @ right + bias."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Factor:
-    """One of the two matrices of each batch: where its elements lie."""
+    """Where the elements of one factor lie in memory. `down` and `across` are the strides between rows and between
+    columns."""
 
     name: str
     base: str
-    """The node whose memory it lies in; its own name where strides cannot express it, so that it is copied first."""
+    """Name of the node that owns the factor's memory. It is the factor itself if strides cannot express it; it is then
+    copied first."""
     offset: int
-    """Index of its first element in that memory."""
+    """Index of the factor's first element in the memory of `base`."""
     batch: int
-    """Elements between two matrices; 0 where all batches share one."""
+    """Number of elements between two matrices of the batch. 0 if all products share one matrix."""
     down: int
     across: int
     copied: bool = False
@@ -34,6 +36,8 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
+    """A batch of matrix products: `rows` x `inner` times `inner` x `columns`."""
+
     batches: int
     rows: int
     inner: int
@@ -41,11 +45,12 @@ class Product:
     left: Factor
     right: Factor
     bias: str = ""
-    """A node with one value per column, which is added; empty if nothing is added."""
+    """Name of a node with one value per column, which is added to the product. Empty if there is none."""
 
 
 def product_of(node: Node, graph: Graph) -> Product | None:
-    """Return the description of a product call; None where it is not a product, or of an unusual form."""
+    """Return the description of a product call. None if the node is not a product, or has a form that kernels do not
+    support."""
     if node.kind != "call" or node.dtype != "float32" or any(graph[s].dtype != "float32" for s in node.sources):
         return None
     positional, named = node.arguments
@@ -86,7 +91,7 @@ def _product(graph: Graph, left: str, right: str, bias: str = "") -> Product | N
 
 
 def _flattened(graph: Graph, name: str) -> Factor:
-    """Return a tensor as one matrix: all of its axes but the last are rows."""
+    """Return a tensor as one matrix: its last axis gives the columns, and all other axes together the rows."""
     shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
     down = _step(shape[:-1], strides[:-1])
     if down is None:
@@ -95,7 +100,8 @@ def _flattened(graph: Graph, name: str) -> Factor:
 
 
 def matrices(graph: Graph, name: str, batch: Shape) -> Factor:
-    """Return a tensor as a matrix of its last two axes for each index of the others."""
+    """Return a tensor as a batch of matrices: the last two axes are the matrix, and `batch` are the sizes of the axes
+    before."""
     shape, (base, strides, offset) = graph[name].shape, placed(graph)[name]
     step = _step(batch, strides[: len(batch)])
     if step is None:
@@ -105,7 +111,8 @@ def matrices(graph: Graph, name: str, batch: Shape) -> Factor:
 
 
 def _step(shape: Shape, strides: Strides) -> int | None:
-    """Return the one stride that walks all of these axes in order; None if they need several."""
+    """Return the single stride with which all of these axes can be walked in order, or None if they need several
+    strides."""
     long = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
     for (_, stride), (size, following) in pairwise(long):
         if stride != size * following:

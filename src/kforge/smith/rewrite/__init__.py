@@ -1,7 +1,7 @@
-"""Rewrites a graph by named algebraic rules that keep its meaning, to save work before kernels are written.
+"""Rewrites a graph by named rules that keep its meaning, to save work before kernels are written.
 
-Rules are tried in order, cheap and certain ones first, until none applies. Each is proven by a property test against
-`interpret.evaluate`. Values that depend on parameters are computed in every call, since weights may change.
+Rules are tried in order, cheap and certain ones first, until none applies. A property test compares each rule with
+`interpret.evaluate`. Values that depend only on parameters are still computed in every call, since weights may change.
 """
 
 from __future__ import annotations
@@ -38,16 +38,18 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 ALGEBRAIC = frozenset(rule.name for rule in RULES if rule.algebraic)
-"""Names of the rules that save work which no kernel for the same operators could save."""
+"""Names of the rules that save work by algebra: no kernel for the module's own operators could save it."""
 
 MOST_ROUNDS = 40
-"""Rules only remove work, so fewer rounds are needed. This limit stops a rule that does not."""
+"""Most rounds in which all rules are tried. Rules only remove work, so fewer rounds suffice; the limit stops a faulty
+rule."""
 
 
 def simplify(graph: Graph, further: Sequence[Rule] = ()) -> tuple[Graph, tuple[str, ...]]:
-    """Return the graph with every rule applied as often as possible, and the names of those that were, in order.
+    """Return the graph with every rule applied as often as possible, and the names of the rules that were applied, in
+    order.
 
-    `further` rules, of a language, are applied in turn with the algebra.
+    `further` are a language's own rules. They come after the general rules, which are then tried once more.
     """
     graph, applied = _exhausted(graph, RULES)
     if further:

@@ -1,4 +1,4 @@
-"""Rewrites einsums that are matrix products."""
+"""Rewrites calls of einsum that are matrix products as matmul, so that other rules and kernels recognise them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @node_rule(
     "einsum",
-    when="an einsum of two tensors that sums over one index, which both have last or next to it in some order",
-    saves="nothing by itself: what it is can be seen",
+    when="an einsum of two tensors that sums over one index and is a matrix product after permuting axes",
+    saves="nothing by itself: other rules and kernels then recognise the product",
 )
 def einsum(site: Site) -> Operand | None:
     if site.node.function != "aten.einsum.default" or site.node.kind != "call":

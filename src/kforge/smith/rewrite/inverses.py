@@ -1,7 +1,9 @@
-"""Replaces divisions by a value that many elements share: one inverse, and a product for each element.
+"""Replaces divisions by a value that many elements share: its inverse is computed once, and each element is multiplied
+by it.
 
-The result is exact to an ulp where the inverse is finite. The inverse of a subnormal number is not, so a rule must know
-that the divisor is not subnormal. Zero is allowed: both ways give the same infinities and NaN.
+The result is exact to one unit in the last place if the inverse is finite. The inverse of a subnormal number is
+infinite, so the rule applies only to divisors that cannot be subnormal. Zero is allowed: division and multiplication
+give the same infinities and NaN.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 SMALLEST = 1e-37
-"""Least known bound of a divisor, well above the subnormal numbers, so that its inverse is finite."""
+"""Least value that a divisor must be known to have. It is well above the subnormal numbers, so that the inverse is
+finite."""
 MANY = 4
-"""Fewest elements that share a divisor for which a separate inverse pays."""
+"""Fewest elements per divisor for which computing the inverse separately is faster."""
 
 
 def _has_inverse(graph: Graph, operand: str) -> bool:
-    """Return whether the way in which the value was computed shows that it is not between zero and SMALLEST."""
+    """Return whether the operations that compute the value guarantee that it does not lie between zero and SMALLEST."""
     node = graph[operand]
     match node.kind, node.function, node.inputs:
         case "map", "sqrt", _:  # the square root of the smallest number is 4e-23
@@ -34,7 +37,8 @@ def _has_inverse(graph: Graph, operand: str) -> bool:
 
 
 def _is_away_from_zero(graph: Graph, operand: Operand) -> bool:
-    """Whether the value is at least SMALLEST or NaN. Then its sum with a value that is not negative is so, too."""
+    """Return whether the value is certainly at least SMALLEST, or NaN. Adding a value that is not negative keeps this
+    property."""
     if not isinstance(operand, str):
         return is_number(operand) and operand >= SMALLEST
     node = graph[operand]
@@ -48,8 +52,8 @@ def _is_away_from_zero(graph: Graph, operand: Operand) -> bool:
 
 @node_rule(
     "inverse for many",
-    when="elements are divided by what many of them share, and no subnormal number can be",
-    saves="a division an element, for a product",
+    when="elements are divided by a value that many of them share and that cannot be subnormal",
+    saves="a division per element, at the cost of a multiplication",
 )
 def inverse_for_many(site: Site) -> Operand | None:
     node, b = site.node, site.builder

@@ -1,7 +1,8 @@
-"""Describes calls that are linear in their first operand in one form: linear, matmul, convolutions.
+"""Describes calls that are linear in their first operand (linear, matmul, convolutions) as one kind of data.
 
-result = L(x, weight) + bias. Rules need to know only which axes of the result are features (an axis of the weight), and
-which are free: axes of x that pass through unchanged, so that a sum along them may come before as well as after.
+result = L(x, weight) + bias. Rules need to know two things about the axes of the result: the feature axis, which is an
+axis of the weight, and the free axes, which are axes of x that pass through unchanged. A sum along a free axis may come
+before or after the call.
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linear:
+    """A call that computes L(x, weight) + bias, as described in the module's docstring. `free` are the free axes."""
+
     node: Node
     x: str
     weight: str
     bias: str | None
     features: int
-    """The axis of the result that is an axis of the weight."""
+    """The feature axis of the result: the one that comes from the weight."""
     weight_axis: int
-    """The axis of the weight that it is."""
+    """The axis of the weight that is the feature axis of the result."""
     free: frozenset[int]
     depth: int
-    """Multiplications for one element of the result."""
+    """Number of multiplications for one element of the result."""
     function: str
-    """The operator without a bias."""
+    """The operator to call for the same operation without a bias."""
     tail: tuple[Any, ...] = ()
-    """The operator's further arguments; for a convolution: no bias, stride, padding …"""
+    """The operator's further arguments, after x and weight. For a convolution: no bias, stride, padding and so on."""
     kernel: Shape = ()
-    """The sizes of a convolution's window; empty for other operators."""
+    """The sizes of a convolution's window. Empty for other operators."""
     takes_bias: bool = False
 
     @property
@@ -45,11 +48,12 @@ class Linear:
 
     @property
     def is_product(self) -> bool:
-        """Whether it is a matrix product, without a window."""
+        """Whether the call is a matrix product, not a convolution."""
         return not self.kernel
 
     def again(self, builder: Builder, x: str, weight: str, bias: str | None = None) -> str:
-        """Add the same operator with other operands; matmul takes no bias."""
+        """Add the same operator with other operands to the graph, and return its name. Only operators with `takes_bias`
+        accept a bias."""
         shape = list(self.node.shape)
         for axis in self.free:
             shape[axis] = builder.shape(x)[axis]
@@ -59,14 +63,15 @@ class Linear:
         return builder.call(self.node.origin or "linear", self.function, arguments, tuple(shape), self.node.dtype)
 
     def bias_in_place(self, builder: Builder) -> str | None:
-        """Return the bias with the axes of the result."""
+        """Return the bias, reshaped so that it broadcasts along the feature axis of the result. None if there is no
+        bias."""
         if self.bias is None or len(builder.shape(self.bias)) != 1:
             return self.bias
         after = len(self.node.shape) - 1 - self.features
         return builder.reshape(self.bias, (*([1] * self.features), *builder.shape(self.bias), *([1] * after)))
 
     def rows(self, builder: Builder) -> str:
-        """Return the weight of a matrix product as rows, one for each feature, as long as x's rows."""
+        """Return the weight of a matrix product with one row per feature, each as long as a row of x."""
         rank = len(builder.shape(self.weight))
         if self.weight_axis == rank - 2:
             return self.weight
@@ -74,7 +79,7 @@ class Linear:
 
 
 def linear_of(graph: Graph, node: Node) -> Linear | None:
-    """Return the description of a call; None where it is not linear, or of an unknown form."""
+    """Return the description of a call, or None if it is not linear or has a form that rules do not support."""
     make = _KINDS.get(node.function) if node.kind == "call" else None
     if make is None or node.dtype != "float32" or node.arguments[1]:
         return None
@@ -93,7 +98,7 @@ def _linear(graph: Graph, node: Node, given: list[Any]) -> Linear | None:
 
 
 def _product(graph: Graph, node: Node, given: list[Any]) -> Linear | None:
-    """Describe a product of matrices, or of stacks of them; where the right one is a stack, too, those axes are not
+    """Describe a product of matrices, or of batches of matrices. Batch axes that the right factor has as well are not
     free."""
     x, weight = given
     left, right, last = graph[x].shape, graph[weight].shape, len(node.shape) - 1

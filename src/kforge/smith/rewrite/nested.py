@@ -1,10 +1,10 @@
-"""Merges nested sums with factors between them into one sum, where that is one pass over memory.
+"""Merges nested sums, with factors between them, into one sum if that is one pass over memory.
 
-A mean is a sum and a division, so nested means are included. The first sum would be a kernel that passes its results to
-the second. One sum over all axes has the factors inside, or after it where they do not change along any. One sum is not
-always better: the first sum may share its pass with other reductions of the same axes, such as the softmax before it,
-and there may be too few results for all cores. So the rule compares what the kernels of both graphs would read and
-write.
+Means are included, since a mean is a sum and a division. As two kernels, the first sum would pass its results to the
+second through memory. One sum over all axes has the factors inside, or after it if they are constant along the summed
+axes. One sum is not always better: the first sum may share its pass with other reductions of the same axes, such as a
+softmax, and there may be too few results for all cores. So the rule compares how much memory the kernels of both graphs
+would read and write.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Builder, Node, Operand
 
 MANY = 64
-"""Fewest results that keep the cores of a host busy, one for each core at a time. A single result is shared by all
-cores."""
+"""Fewest results that keep the cores of a host busy if each core computes one result at a time. A single result is an
+exception: all cores share it."""
 LANES = 32
-"""Fewest neighbouring elements for which a separate loop pays: factors that change along one axis keep it apart."""
+"""Fewest neighbouring elements for which a loop of its own is efficient. Factors that vary along one axis keep that
+axis a separate loop."""
 NEAR = 1 << 16
 """Most factors that stay in a near cache while they are read repeatedly."""
 
 
 class _Factor(NamedTuple):
+    """A map that multiplies, divides or negates a value between two sums."""
+
     function: str
     inputs: tuple[Operand | None, ...]
-    """None stands for the operand that has the factor."""
+    """The operands of the map. None stands for the value that is multiplied."""
 
     def given(self, b: Builder, value: str) -> str:
         return b.map(self.function, *(value if each is None else each for each in self.inputs))
@@ -43,7 +46,8 @@ class _Factor(NamedTuple):
 
 
 def _weighted_sum(site: Site, node: Node) -> tuple[Node, list[_Factor]] | None:
-    """Return the inner sum and its factors, innermost first, where nothing else reads any of it."""
+    """Return the inner sum and the factors applied to it, innermost first. None if the node is no such expression, or
+    if another node reads a part of it."""
     if node.dtype != "float32" or not site.alone(node.name):
         return None
     if node.kind == "reduce":
@@ -62,9 +66,9 @@ def _weighted_sum(site: Site, node: Node) -> tuple[Node, list[_Factor]] | None:
 
 @node_rule(
     "sum of weighted sums",
-    when="s * c, s / c or -s is summed, s being a sum over other axes that nobody else needs, c is there already, all "
-    "these axes lie side by side in memory, and kernels read and write less",
-    saves="a kernel, and what passes between the two",
+    when="s * c, s / c or -s is summed, where s is a sum over other axes that nothing else reads and c is already "
+    "computed; all these axes are contiguous in memory, and the kernels then read and write less",
+    saves="a kernel, and the memory traffic between the two kernels",
 )
 def sum_of_weighted_sums(site: Site) -> Operand | None:
     node, source = site.node, sum_of(site)
@@ -89,15 +93,15 @@ def sum_of_weighted_sums(site: Site) -> Operand | None:
 
 
 def _is_one_pass(site: Site, x: Node, axes: tuple[int, ...]) -> bool:
-    """Return whether the elements of each result are contiguous, and there is enough work for all cores; linear calls
-    have their own rules."""
+    """Return whether the elements of each result are contiguous, and there is enough work for all cores. Also False if
+    the sum could move into a linear call, which other rules do."""
     behind = [axis for axis in range(axes[0], len(x.shape)) if x.shape[axis] != 1]
     enough = site.node.size == 1 or site.node.size >= MANY or _is_made_in_rows(site, x.name, axes)
     return behind == list(axes) and enough and not reads_across(site, x.name) and not leads_to_linear(site, x.name)
 
 
 def _is_made_in_rows(site: Site, name: str, axes: tuple[int, ...]) -> bool:
-    """Return whether it needs a reduction over the same axes: then cores share its results already."""
+    """Return whether the value depends on a reduction over the same axes. Cores then already share its results."""
     node = site.graph[name]
     if node.kind == "reduce":
         return node.axes == axes
@@ -105,7 +109,8 @@ def _is_made_in_rows(site: Site, name: str, axes: tuple[int, ...]) -> bool:
 
 
 def _is_near(site: Site, factor: _Factor, axes: tuple[int, ...]) -> bool:
-    """Return whether a factor is cheap to read: it is given, or another kernel computes it once for several results."""
+    """Return whether a factor is cheap to read: it is small, and it is an input or is computed once for several
+    results."""
     within = site.node.shape
     for name in (each for each in factor.inputs if isinstance(each, str)):
         shape = site.graph[name].shape

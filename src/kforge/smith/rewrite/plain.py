@@ -1,4 +1,4 @@
-"""Removes unused nodes, duplicates, and operations that change nothing."""
+"""Rules that remove unused nodes, duplicates, and operations that change nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ dead_work = Rule("dead work", "no output depends on a node", "everything that on
 
 
 def _without_doubles(graph: Graph) -> Graph | None:
-    """Merge equal nodes in order, so that nodes that read equal nodes become equal themselves."""
+    """Return the graph with equal nodes merged, or None if there are none. Nodes are merged in order, so that nodes
+    that read equal nodes become equal themselves."""
     first: dict[str, str] = {}
     instead: dict[str, Operand] = {}
     for node in graph:
@@ -50,7 +51,7 @@ def _plain(arguments: object, instead: Mapping[str, Operand]) -> str:
 
 
 def _draws(node: Node) -> bool:
-    """Return whether each call returns something else (random numbers), or uninitialized memory."""
+    """Return whether the call's result differs from call to call: random numbers, or uninitialized memory."""
     if node.kind != "call":
         return False
     drawn = torch.Tag.nondeterministic_seeded in getattr(operator_of(node.function), "tags", ())
@@ -85,7 +86,7 @@ def undone(site: Site) -> Operand | None:
     return source.inputs[0] if same else None
 
 
-@node_rule("turned choice", when="where of a not", saves="one operation an element, or a kernel of its own")
+@node_rule("turned choice", when="where(not c, x, y)", saves="one operation per element, or a separate kernel")
 def turned_choice(site: Site) -> Operand | None:
     condition = site.source()
     if site.node.kind != "map" or site.node.function != "where" or condition is None or condition.function != "not":
@@ -98,8 +99,8 @@ _NEVER_NEGATIVE = frozenset({"abs", "exp", "sigmoid", "sqrt", "rsqrt"})
 
 
 def never_negative(graph: Graph, operand: Operand, steps: int = 4) -> bool:
-    """Return whether the way in which it was computed, a few steps back, shows that it is not negative; NaN may be
-    among it."""
+    """Return whether the operations that compute the value, up to `steps` back, guarantee that it is not negative. It
+    may be NaN."""
     if not isinstance(operand, str):
         return operand >= 0
     node = graph[operand]
@@ -117,7 +118,7 @@ def never_negative(graph: Graph, operand: Operand, steps: int = 4) -> bool:
 
 
 @node_rule(
-    "already so", when="relu or abs of what is never negative, abs of neg, max(x, x)", saves="one operation an element"
+    "already so", when="relu or abs of a value that is never negative, abs of neg, max(x, x)", saves="an operation"
 )
 def already_so(site: Site) -> Operand | None:
     match site.node.kind, site.node.function, site.node.inputs:
@@ -154,8 +155,8 @@ def _reshapes(node: Node, source: Node) -> bool:
 
 @node_rule(
     "reshape later",
-    when="a map reads what was reshaped only before it, and its other operands can be seen under the first shape, too",
-    saves="the border that a new shape is between kernels",
+    when="a map reads a reshaped value, and its other operands can be viewed in the shape before the reshape, too",
+    saves="a separate kernel: a reshape keeps nodes from sharing one",
 )
 def reshape_later(site: Site) -> Operand | None:
     node = site.node
@@ -177,17 +178,18 @@ def _is_reshape(node: Node) -> bool:
 
 
 def _made(site: Site, name: str) -> bool:
-    """Return whether a kernel writes the source of this view."""
+    """Return whether a kernel computes the source of this view."""
     return site.graph[site.graph[name].sources[0]].kind in ("map", "reduce")
 
 
 def _under(site: Site, operand: Operand, shape: Shape) -> Operand | None:
-    """Return an operand of the map under this shape; None where only a copy could have it."""
+    """Return an operand of the map in this shape. None if that would need a copy, or if another kernel computes the
+    operand."""
     outer = site.node.shape
     if not isinstance(operand, str):
         return operand
     own = site.graph[operand]
-    if own.kind in ("map", "reduce"):  # the border would only move before that node
+    if own.kind in ("map", "reduce"):  # the reshape would only move to before that node
         return None
     if own.shape == outer:
         return site.builder.reshape(operand, shape)

@@ -1,4 +1,4 @@
-"""Moves operations before the repetition of rows, where they treat every row alike."""
+"""Moves operations before a repetition of rows, if they treat all copies of a row alike."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ REPEAT = "aten.repeat_interleave.self_int"
 
 
 class _Repeat(NamedTuple):
+    """A repetition: each row of `x` along `axis` occurs `times` times in a row."""
+
     name: str
     x: str
     times: int
@@ -22,7 +24,8 @@ class _Repeat(NamedTuple):
 
 
 def _repeat(site: Site, operand: Operand) -> _Repeat | None:
-    """Return what is repeated along one axis, where only this node reads it."""
+    """Return the description of a repetition along one axis. None if the operand is not one, or if something else reads
+    it."""
     node = site.graph[operand] if isinstance(operand, str) else None
     if node is None or node.function != REPEAT or not site.alone(node.name):
         return None
@@ -39,8 +42,8 @@ def _again(site: Site, value: str, repeat: _Repeat) -> str:
 
 @node_rule(
     "repeat after a layer",
-    when="a linear layer or matmul is given rows each of which comes several times in a row",
-    saves="all but one of the equal rows",
+    when="a linear layer or matmul gets rows that repeat_interleave has repeated",
+    saves="computing the copies of each row",
     algebraic=True,
 )
 def repeat_after_layer(site: Site) -> Operand | None:
@@ -57,8 +60,8 @@ def repeat_after_layer(site: Site) -> Operand | None:
 
 @node_rule(
     "repeat after maps",
-    when="a map reads rows that come several times, and nothing else that differs between them",
-    saves="all but one of the equal rows",
+    when="a map reads rows that repeat_interleave has repeated, and no operand that differs between the copies",
+    saves="computing the copies of each row",
 )
 def repeat_after_maps(site: Site) -> Operand | None:
     node = site.node

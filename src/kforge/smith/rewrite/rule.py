@@ -1,8 +1,8 @@
-"""What a rule is, and how a rule for a single node becomes one for a whole graph.
+"""Defines rules, and turns a rule for a single node into a rule for a whole graph.
 
-A rule gets a `Site`: a node and its surroundings. It returns a replacement (the name of a node, old or made with the
-site's builder, or a number), or None. It need not clean up: nodes that nothing reads are removed, and a replacement of
-another shape or dtype than the node's is refused.
+The function of a rule gets a `Site`: a node and its surroundings. It returns a replacement (the name of an existing or
+new node, or a number), or None if the rule does not apply. Nodes that nothing reads any more are removed automatically.
+A replacement whose shape or dtype differs from the node's is refused.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rule:
+    """A rewrite of graphs that keeps their meaning."""
+
     name: str
     when: str
-    """When it applies, in one line."""
+    """When the rule applies, in one line, for readers."""
     saves: str
-    """What it saves, in one line."""
+    """What the rule saves, in one line, for readers."""
     apply: Callable[[Graph], Graph | None]
-    """Returns the rewritten graph, or None where the rule does not apply."""
+    """Returns the rewritten graph, or None if the rule does not apply."""
     algebraic: bool = False
-    """Whether it saves work that no kernel for the same operators could save."""
+    """Whether the rule saves work by algebra: no kernel for the module's own operators could save it."""
 
 
 class _Surroundings:
-    """A graph and the readers of each node, computed when the first rule asks."""
+    """A graph, and the readers of each of its nodes, which are computed only if a rule asks for them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -59,25 +61,28 @@ class Site:
 
     @cached_property
     def builder(self) -> Builder:
-        """The builder. It knows the whole graph, and inserts new nodes right before the node."""
+        """A builder that contains the whole graph. Nodes that are added to it are inserted right before the site's
+        node."""
         builder = Builder(self.graph)
         builder.origin = self.node.origin
         return builder
 
     def source(self, place: int = 0) -> Node | None:
-        """Return the input at this position; None where it is a number."""
+        """Return the node at this position of the inputs. None if there is a number, or no such input."""
         operand = self.node.inputs[place] if place < len(self.node.inputs) else None
         return self.graph[operand] if isinstance(operand, str) else None
 
     def alone(self, name: str) -> bool:
-        """Return whether this node is read once and is not an output: it is then removed with its reader."""
+        """Return whether exactly one node reads this node and it is not an output. If that reader is replaced, this
+        node is removed, too."""
         return name not in self.graph.outputs and len(self.readers[name]) == 1
 
 
 def node_rule(
     name: str, *, when: str, saves: str, algebraic: bool = False
 ) -> Callable[[Callable[[Site], Operand | None]], Rule]:
-    """Make a rule from a function of a site, which is tried once at every node, in order."""
+    """Return a decorator that makes a rule from a function of a site. The rule calls the function once for every node,
+    in order."""
 
     def made(match: Callable[[Site], Operand | None]) -> Rule:
         def apply(graph: Graph) -> Graph | None:
@@ -98,7 +103,7 @@ def node_rule(
 
 
 def rewritten(site: Site, answer: Operand) -> Graph | None:
-    """Return the graph with the replacement; None where it does not fit."""
+    """Return the graph with the site's node replaced by `answer`, or None if the replacement does not fit."""
     graph, node = site.graph, site.node
     if answer == node.name:
         return None
@@ -107,7 +112,7 @@ def rewritten(site: Site, answer: Operand) -> Graph | None:
         return substituted(graph, {node.name: answer}) if maps and not node.shape and not _given(site) else None
     made = [each for name, each in site.builder.nodes.items() if name not in graph.nodes]
     if any(each.kind in ("map", "reduce") and each.dtype not in LOWERED_DTYPES for each in made):
-        return None  # no kernel could be written for it
+        return None  # no kernel can compute this dtype
     standing = site.builder.nodes[answer]
     if (standing.shape, standing.dtype) != (node.shape, node.dtype):
         return None
@@ -124,7 +129,7 @@ def _given(site: Site) -> bool:
 
 
 def substituted(graph: Graph, instead: Mapping[str, Operand]) -> Graph:
-    """Let every reader, and every output, read the replacement; unused nodes are removed."""
+    """Return the graph in which every reader and every output uses the replacement. Unused nodes are removed."""
     nodes = {
         node.name: replace(
             node,
@@ -151,24 +156,26 @@ def _in_arguments(arguments: Any, instead: Mapping[str, Operand]) -> Any:
 
 
 def is_number(operand: Operand | None) -> bool:
-    """Return whether it is a number other than a bool."""
+    """Return whether the operand is a plain number, and not a bool."""
     return isinstance(operand, int | float) and not isinstance(operand, bool)
 
 
 def aligned(axes: tuple[int, ...], shape: Shape, within: Shape) -> tuple[int, ...]:
-    """Return which axes of `shape` correspond to these axes of `within`, to which it is broadcast; missing axes are
-    left out."""
+    """Return the axes of `shape` that correspond to these axes of `within`, the shape to which it is broadcast. Axes
+    that `shape` lacks are left out."""
     missing = len(within) - len(shape)
     return tuple(axis - missing for axis in axes if axis >= missing)
 
 
 def constant_along(axes: tuple[int, ...], shape: Shape, within: Shape) -> bool:
-    """Return whether a tensor of this shape does not change along these axes of the shape to which it is broadcast."""
+    """Return whether a tensor of this shape is constant along these axes of `within`, the shape to which it is
+    broadcast."""
     return all(shape[axis] == 1 for axis in aligned(axes, shape, within))
 
 
 def axes_before(old: Shape, new: Shape, axes: Collection[int]) -> list[int] | None:
-    """Return which axes of `old` become these axes of `new` in a reshape; None where no whole axes do."""
+    """Return the axes of `old` that a reshape turns into these axes of `new`, or None if they are not whole axes of
+    `old`."""
     if 0 in new:
         return None
     before: list[int] = []
@@ -181,7 +188,7 @@ def axes_before(old: Shape, new: Shape, axes: Collection[int]) -> list[int] | No
 
 
 def groups(old: Shape, new: Shape) -> Iterable[tuple[list[int], list[int]]]:
-    """Return which axes become which in a reshape: the smallest groups of the same size."""
+    """Yield which axes of `old` a reshape turns into which axes of `new`, as the smallest groups of equal size."""
     i = j = 0
     while i < len(old) or j < len(new):
         ours, theirs = [i] if i < len(old) else [], [j] if j < len(new) else []

@@ -1,7 +1,8 @@
-"""Combines constants, once instead of for every element.
+"""Combines constants once, instead of for every element.
 
-The rounding changes by about an ulp. Rewritings that could change it further are left out: a shift is never multiplied
-out ((x + a)*b, where x + a may be small while x*b is not), and numbers so large that they are meant to round are kept.
+The rounding changes by about one unit in the last place. Rewrites that could change it more are left out: (x + a)*b is
+not expanded, since x + a may be small while x*b is not; and very large constants are kept, since they may be there to
+round.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 LARGEST_FACTOR = 1e30
-"""A product of factors beyond this, or below its inverse, might leave the range of float32."""
+"""A product of factors beyond this number, or below its inverse, is not combined: it might leave the range of
+float32."""
 LARGEST_SHIFT = 1e6
-"""Largest shift that is combined: a larger one may be meant to round, as in (x + 2**23) - 2**23."""
+"""Largest shift that is combined. A larger one may be there to round, as in (x + 2**23) - 2**23."""
 
 _COMPUTED: Mapping[str, Callable[..., float]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
@@ -42,8 +44,8 @@ def constant_folding(site: Site) -> Operand | None:
 
 
 def step(node: Node) -> tuple[str, float, float] | None:
-    """Return `(x, factor, shift)` of a map that is x*factor + shift with constants. One of the two is neutral, except
-    in a - x."""
+    """Return `(x, factor, shift)` if the map computes x*factor + shift with constants; otherwise None. Factor or shift
+    is neutral, except for a - x."""
     match node.function, node.inputs:
         case "neg", (str(x),):
             return x, -1.0, 0.0
@@ -61,7 +63,8 @@ def step(node: Node) -> tuple[str, float, float] | None:
 
 
 def _steps(site: Site) -> list[tuple[str, float, float]]:
-    """Return the maps that lead to this node, innermost first, as far as nothing else reads them."""
+    """Return the chain of maps with constants (see `step`) that ends in this node, innermost first. It begins after the
+    last node that something else reads."""
     found: list[tuple[str, float, float]] = []
     node = site.node
     while node.kind == "map" and node.dtype == "float32" and (found == [] or site.alone(node.name)):

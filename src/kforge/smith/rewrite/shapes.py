@@ -1,4 +1,5 @@
-"""Removes reshapes between kernels: a flattened tensor that is reshaped back, or reduced."""
+"""Removes reshapes that keep nodes from sharing a kernel: of a flattened tensor that is reshaped back, or that is
+reduced."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _Reshaped:
-    """Rewrites maps and reductions for another shape, each node once."""
+    """Rewrites maps and reductions of the shape `outer` for the shape `inner`, each node once."""
 
     def __init__(self, site: Site, outer: Shape, inner: Shape) -> None:
         self.site = site
@@ -21,7 +22,7 @@ class _Reshaped:
         self.made: dict[str, Operand | None] = {}
 
     def of(self, operand: Operand) -> Operand | None:
-        """Return the node under the inner shape; None where only a copy could have it."""
+        """Return the operand rewritten for the inner shape, or None if only a copy could have that shape."""
         if not isinstance(operand, str):
             return operand
         if operand not in self.made:
@@ -44,7 +45,7 @@ class _Reshaped:
         return b.reshape(node.name, shape) if node.size == 1 else None
 
     def _shape(self, own: Shape) -> Shape | None:
-        """Return the new shape; each group of axes is there as a whole, or broadcast as a whole."""
+        """Return the new shape, or None. Each group of axes must be present as a whole or broadcast as a whole."""
         padded = (1,) * (len(self.outer) - len(own)) + own
         shape = [1] * len(self.inner)
         for outer, inner in self.groups:
@@ -58,8 +59,8 @@ class _Reshaped:
 
 @node_rule(
     "reshaped back",
-    when="maps and reductions of something flattened are reshaped to what it was before, and nobody else reads them",
-    saves="the border that a new shape is between kernels",
+    when="maps and reductions of a flattened tensor are reshaped back, and nothing else reads them",
+    saves="a separate kernel: a reshape keeps nodes from sharing one",
 )
 def reshaped_back(site: Site) -> Operand | None:
     node, source = site.node, site.source()
@@ -77,9 +78,9 @@ def reshaped_back(site: Site) -> Operand | None:
 
 @node_rule(
     "reduction of a reshaped one",
-    when="whole axes of what a kernel made and a reshape regrouped are reduced, nobody else reads the reshape, and "
-    "nothing of it is read across",
-    saves="the border that a new shape is between kernels",
+    when="whole axes of a reshaped kernel result are reduced, nothing else reads the reshape, and no operand of that "
+    "kernel is transposed",
+    saves="a separate kernel: a reshape keeps nodes from sharing one",
 )
 def reduction_of_reshape(site: Site) -> Operand | None:
     node, source = site.node, site.source()
@@ -95,7 +96,7 @@ def reduction_of_reshape(site: Site) -> Operand | None:
 
 
 def reads_across(site: Site, name: str) -> bool:
-    """Return whether an input of its kernel is contiguous along another axis than the last one."""
+    """Return whether some operand of the node's kernel is permuted so that its last axis is not contiguous."""
     node = site.graph[name]
     if node.kind == "view" and node.function == "permute":
         return node.axes[-1] != len(node.axes) - 1
@@ -104,8 +105,8 @@ def reads_across(site: Site, name: str) -> bool:
 
 @node_rule(
     "reshape after a join",
-    when="all that is joined was made by kernels under other shapes, which differ by axes of size one",
-    saves="a kernel for each piece, which only copies it to its place",
+    when="all joined tensors are reshaped kernel results, and the reshape only adds or removes axes of size one",
+    saves="a kernel for each tensor that only copies it into the join",
 )
 def reshape_after_join(site: Site) -> Operand | None:
     node, b = site.node, site.builder

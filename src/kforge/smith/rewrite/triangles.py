@@ -1,5 +1,5 @@
-"""Computes products with a triangular factor, or of which only a triangle is kept, in blocks, without the zero
-blocks."""
+"""Computes products with a triangular factor, or of which only a triangle is kept, in blocks, and skips blocks that are
+zero or not needed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 BLOCK = 128
-"""Fewest rows of a block: with fewer, BLAS is too slow."""
+"""Fewest rows of a block. With fewer rows, BLAS is too slow."""
 FEWEST_BLOCKS = 3
-"""Two blocks save a quarter of the work, which several calls instead of one can cost."""
+"""Fewest blocks for which the rules apply. Two blocks would save only a quarter of the work, and several calls instead
+of one may cost as much."""
 MOST_BLOCKS = 8
-"""(n + 1) / 2n of the work is left with n blocks: 0.56 with eight."""
+"""Most blocks. With n blocks, (n + 1) / 2n of the work remains: 0.56 with eight."""
 
 
 def _triangle(graph: Graph, operand: Operand | None) -> tuple[Node, bool] | None:
-    """Return the operand of tril or triu, and whether it is tril: for float32 matrices, from the main diagonal on."""
+    """Return the operand of tril or triu, and whether it is tril. None unless the node is a float32 matrix cut at the
+    main diagonal."""
     node = graph[operand] if isinstance(operand, str) else None
     if node is None or node.function not in ("aten.tril.default", "aten.triu.default") or node.arguments[1]:
         return None
@@ -38,7 +40,8 @@ def _factors(graph: Graph, node: Node | None) -> tuple[Node, Node] | None:
 
 
 def _triangle_of_a_product(site: Site) -> tuple[Node, bool, tuple[Node, Node]] | None:
-    """Return the product that this node takes a triangle of, whether it is the lower one, and the factors."""
+    """Return the product of which this node takes a triangle, whether it takes the lower one, and both factors. None
+    for other nodes."""
     triangle = _triangle(site.graph, site.node.name)
     factors = _factors(site.graph, triangle[0]) if triangle is not None else None
     return (*triangle, factors) if triangle is not None and factors is not None else None
@@ -61,7 +64,7 @@ def _product(b: Builder, left: str, right: str) -> str:
 
 
 def _padded(b: Builder, block: str, begin: int, size: int) -> str:
-    """Return the matrix with columns of zeros before and after it."""
+    """Return the matrix with columns of zeros before and after it, so that it has `size` columns."""
     rows, columns = b.shape(block)
     if columns == size:
         return block
@@ -92,8 +95,8 @@ def triangle_of_triangles(site: Site) -> Operand | None:
 
 @node_rule(
     "triangular factor",
-    when="tril(A) @ B, A @ triu(B) …, the triangle being a large square",
-    saves="nearly half of the multiplications: blocks of zeros; more than half where both are such triangles",
+    when="tril(A) @ B, A @ triu(B) …, where the triangular matrix is a large square",
+    saves="nearly half of the multiplications, those with blocks of zeros; more than half if both are triangles",
     algebraic=True,
 )
 def triangular_factor(site: Site) -> Operand | None:
@@ -127,8 +130,8 @@ def triangular_factor(site: Site) -> Operand | None:
 
 @node_rule(
     "triangle of a product",
-    when="tril(A @ B), triu(A @ B), the product being a large square",
-    saves="nearly half of the multiplications: blocks that are thrown away",
+    when="tril(A @ B), triu(A @ B), where the product is a large square matrix",
+    saves="nearly half of the multiplications: those of blocks that are discarded",
     algebraic=True,
 )
 def triangle_of_product(site: Site) -> Operand | None:

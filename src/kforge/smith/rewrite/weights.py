@@ -1,6 +1,7 @@
-"""Moves a factor and a shift per output feature into the weights, where no kernel passes over the data anyway.
+"""Moves a factor and a shift per output feature into the weights, if no kernel passes over the data anyway.
 
-A batch norm after a convolution is an example. Where a kernel does pass over the data, a shift is better there.
+A batch norm after a convolution is an example. If a kernel does pass over the data, the shift costs nothing there, and
+another rule moves the bias into that kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _from_parameters(graph: Graph, operand: Operand) -> bool:
-    """Return whether it depends on parameters only, and not on the inputs."""
+    """Return whether the value depends on parameters only, and not on the inputs."""
     if not isinstance(operand, str):
         return is_number(operand)
     seen, waiting = {operand}, [graph[operand]]
@@ -32,7 +33,8 @@ def _from_parameters(graph: Graph, operand: Operand) -> bool:
 
 
 def _in_kernels(site: Site, name: str) -> Iterable[bool]:
-    """Return whether a kernel reads it, directly or through a view: the kernel can apply a shift at no cost."""
+    """Yield, for each reader of the node (also through views), whether it is a kernel. A kernel can apply a shift at no
+    cost."""
     if name in site.graph.outputs:
         yield False
     for reader in site.readers[name]:
@@ -43,7 +45,8 @@ def _in_kernels(site: Site, name: str) -> Iterable[bool]:
 
 
 def _chain(site: Site) -> tuple[Linear, list[tuple[Node, int]]] | None:
-    """Return the maps from the linear call to this node, innermost first, with the position of each one's input."""
+    """Return the linear call below this node, and the maps between them, innermost first, each with the position of its
+    input from the call. None if there is no such chain."""
     steps: list[tuple[Node, int]] = []
     node = site.node
     while node.kind == "map" and node.function in ("add", "sub", "mul", "div"):
@@ -58,7 +61,8 @@ def _chain(site: Site) -> tuple[Linear, list[tuple[Node, int]]] | None:
 
 
 def _per_feature(b: Builder, linear: Linear, operand: Operand) -> Operand | None:
-    """Return a factor or shift as one number for all features, or as a vector with one for each."""
+    """Return a factor or shift as one number for all features, or as a vector with one number per feature. None if it
+    varies along another axis."""
     shape, within = b.shape(operand), linear.node.shape
     others = tuple(axis for axis in range(len(within)) if axis != linear.features)
     if not isinstance(operand, str):
@@ -70,8 +74,8 @@ def _per_feature(b: Builder, linear: Linear, operand: Operand) -> Operand | None
 
 @node_rule(
     "scale into weights",
-    when="a linear layer's or convolution's output is scaled and shifted for each feature, and no kernel reads it",
-    saves="a pass over the data, for one over the weights, which are fewer",
+    when="the output of a linear layer or convolution is scaled and shifted per feature, and no kernel reads it",
+    saves="a pass over the data, at the cost of a pass over the weights, which are fewer",
     algebraic=True,
 )
 def scale_into_weights(site: Site) -> Operand | None:
@@ -111,11 +115,12 @@ def scale_into_weights(site: Site) -> Operand | None:
 
 @node_rule(
     "bias into kernels",
-    when="a product of matrices has a bias, and nothing but kernels reads its result",
-    saves="the pass that writes the bias for the product to be added to",
+    when="a matrix product has a bias, and only kernels read its result",
+    saves="the library's pass that copies the bias into the result before it multiplies",
 )
 def bias_into_kernels(site: Site) -> Operand | None:
-    """For hosts: the library would copy the bias into the result, and read it again while it multiplies."""
+    """Move a bias from the matrix product into the kernel that reads its result. For hosts, whose library would copy
+    the bias into the result and read it again while it multiplies."""
     linear = linear_of(site.graph, site.node)
     if linear is None or not linear.is_product or not all(_in_kernels(site, site.node.name)):
         return None

@@ -1,6 +1,6 @@
-"""The index's schema as numbered SQL files. Files are only added, so an old database can be updated.
+"""The index's schema as numbered SQL files. Files are only ever added, so that an old database can be updated.
 
-A statement ends with `;` at the end of a line. Only SQL that SQLite and PostgreSQL both understand is used.
+A statement ends with `;` at the end of a line. Only SQL that both SQLite and PostgreSQL understand is used.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class Migration(NamedTuple):
+    """One numbered SQL file, split into statements."""
+
     number: int
     name: str
     statements: tuple[str, ...]
@@ -34,15 +36,17 @@ def migrations(folder: Path = Path(__file__).parent) -> list[Migration]:
 
 
 def migrate(engine: Engine, known: Sequence[Migration]) -> None:
-    """Apply the migrations that a database lacks; several processes may do so at once. Raises InputError when it is
-    newer."""
+    """Apply the migrations that a database lacks. Several processes may do so at the same time.
+
+    Raises InputError if the database was made by a newer kforge.
+    """
     with engine.begin() as connection:
         connection.exec_driver_sql(
             "CREATE TABLE IF NOT EXISTS kforge_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
         )
         latest = _latest(connection)
     if latest > len(known):
-        raise InputError(f"the run index is of a newer kforge (migration {latest}); update kforge to use it")
+        raise InputError(f"the run index was made by a newer kforge (migration {latest}); update kforge to use it")
     for migration in known[latest:]:
         _apply(engine, migration)
 
@@ -74,9 +78,10 @@ def _latest(connection: Connection) -> int:
 
 
 def has_known_schema(connection: Connection, known: Sequence[Migration]) -> bool:
-    """Return whether an SQLite database has a schema that these migrations, or those of a newer kforge, may have made.
+    """Return whether an SQLite database has a schema that these migrations, or those of a newer kforge, could have
+    made.
 
-    Only the schema is read, and the table of migrations where it is an ordinary table.
+    Only the schema is read, and the table of migrations if it is an ordinary table.
     """
     found = _schema(connection)
     expected = _schemas(known)

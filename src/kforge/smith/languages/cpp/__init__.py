@@ -1,4 +1,5 @@
-"""C++ for hosts: kernels are functions of one library, compiled by `kforge.inline` when the program is loaded."""
+"""The C++ language, for host processors. All kernels of a program are functions of one shared library, which
+`kforge.inline` compiles when the program is loaded."""
 
 from __future__ import annotations
 
@@ -34,10 +35,12 @@ HEADERS = {
     "unistd.h": "syscall(", "algorithm": "std::", "cmath": "", "cstdint": "", "cstdio": "std::fputs",
     "cstdlib": "std::free", "cstring": "std::memcpy", "vector": "std::vector",
 }  # fmt: skip
-"""Headers, each with a text whose presence means that the header is needed."""
+"""Headers that a program may include. Each has a text: the header is included if the text occurs in the source."""
 
 
 class Cpp:
+    """Implements `Language` for C++."""
+
     plan = CppPlan
     moves = MOVES
     imports = ("from kforge import inline",)

@@ -1,7 +1,7 @@
-"""Writes convolutions for which the library is slow, with the maps after them as a tail.
+"""Writes C++ kernels for convolutions for which torch's library is slow. The maps that follow are part of the kernel.
 
-Where a processor has a matrix unit, a convolution is a matrix product (`convolution.h`). Transposed convolutions, and
-those with few channels per group, are summed directly (`direct_convolution.h`).
+On a processor with a matrix unit, a convolution is computed as a matrix product (`convolution.h`). Transposed
+convolutions, and convolutions with few channels per group, are summed directly (`direct_convolution.h`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.convolutions import Convolution
 
 COPYING = 0.1e-9
-"""Seconds to copy one number, split into its parts, into a tile."""
+"""Seconds to copy one number into a tile, already split into its bfloat16 parts."""
 SMALL_CHANNELS = 16
-"""With fewer channels, the library's convolutions are much slower than their peak."""
+"""Number of channels below which torch's own convolutions are much slower than their peak."""
 MOST_CHANNELS = MappingProxyType({1: 64, 2: 16, 3: 15})
-"""Most channels per group for which direct summation was faster than the library, by the number of axes of a window
-with stride one (docs/decisions/039)."""
+"""Most channels per group for which direct summation was measured to be faster than torch's own kernel. The key is the
+number of axes of the window; the stride is one (docs/decisions/039)."""
 MOST_TRANSPOSED = 64
-"""Most channels per group for which direct summation is used for transposed convolutions."""
+"""Most channels per group of a transposed convolution that is summed directly."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
-    """Return a kernel for this call; None where it is not a convolution, or the library is as fast."""
+    """Return a kernel for this call, or None if the call is not a convolution or torch's own kernel is expected to be
+    as fast."""
     found = transposed_of(node, context.graph) or convolution_of(node, context.graph)
     if found is None:
         return None
@@ -67,10 +68,12 @@ def _expected_gain(convolution: Convolution) -> float:
 
 
 class _Writer(TailWriter):
+    """Writes a convolution as a call of a C++ template. The two subclasses differ in the template and its sizes."""
+
     bias_index = "row"
     helpers: tuple[str, ...]
     template: str
-    """The C++ template that computes the convolution. Its arguments are the sizes and the window."""
+    """Name of the C++ template that computes the convolution. Its arguments are the sizes and the window."""
 
     def __init__(self, name: str, node: Node, found: Convolution | Transposed, context: Context, plan: CppPlan) -> None:
         self.found = found
@@ -107,6 +110,8 @@ class _Writer(TailWriter):
 
 
 class _MatrixWriter(_Writer):
+    """Writes a convolution as a matrix product on the processor's matrix unit."""
+
     helpers = ("matrix_unit", "convolution")
     template = "Convolution"
 
@@ -115,6 +120,8 @@ class _MatrixWriter(_Writer):
 
 
 class _DirectWriter(_Writer):
+    """Writes a convolution that is summed directly, tap by tap."""
+
     helpers = ("direct_convolution",)
     template = "DirectConvolution"
 
@@ -123,7 +130,7 @@ class _DirectWriter(_Writer):
 
 
 def _volume(found: Convolution | Transposed) -> Window:
-    """Return the window with three axes."""
+    """Return the convolution's window with three axes."""
     if not isinstance(found, Transposed):
         return found.window.of_volume()
     planes, axes = found.images * found.channels, (found.filter, found.stride, found.padding, found.dilation)

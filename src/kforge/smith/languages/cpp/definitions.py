@@ -1,7 +1,8 @@
-"""Mathematical functions written out in C++, so that a compiler vectorizes the loops that use them.
+"""C++ source of mathematical functions (exp, log, tanh, erf, …), written so that compilers vectorize the loops that
+call them.
 
 The polynomials are kforge's own minimax fits, exact to the last two or three bits of single precision. Infinities and
-NaN give the same results as the standard library's functions.
+NaN give the same results as the functions of the standard library.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ _NEEDS = MappingProxyType(
 
 
 def texts(names: Iterable[str]) -> str:
-    """Return the definitions of these functions and of those that they call, each once."""
+    """Return the C++ definitions of the named functions, and of all functions that they call, each once."""
     wanted, found = set(), [name for name in names if name]
     while found:
         wanted.add(name := found.pop())

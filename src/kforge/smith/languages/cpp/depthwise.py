@@ -1,8 +1,9 @@
-"""Writes depthwise convolutions, in which every channel has its own filter: memory, not arithmetic, limits them.
+"""Writes C++ kernels for depthwise convolutions, in which every channel has its own filter. Memory traffic, not
+arithmetic, limits them.
 
-Each plane is first copied into a zero-padded frame, which stays in a near cache, so that the inner loop needs no bounds
-checks. With a stride the columns of the frame are sorted by their remainder, so that the elements which neighbouring
-outputs read are contiguous.
+Each plane is first copied into a zero-padded buffer (the frame) that stays in cache, so that the inner loop needs no
+bounds checks. If the stride is above one, the frame's columns are sorted by their remainder modulo the stride.
+Neighbouring outputs then read neighbouring elements.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph, Node
 
 MOST_TAPS = 128
-"""Most taps of a filter: they are written out one by one."""
+"""Most taps of a filter for which a kernel is written. The taps are unrolled."""
 LANES = 16
-"""A row of outputs is padded to a multiple of this, because a remainder would be computed one by one."""
+"""Rows of outputs are padded to a multiple of this number, so that no remainder is left that is not vectorized."""
 MOST_BYTES = 1 << 19
-"""Most bytes of a frame: a larger one does not stay in the cache."""
+"""Largest size of a frame, in bytes. A larger frame does not stay in the cache."""
 
 
 @dataclass(frozen=True)
 class _Axis:
+    """Sizes of a depthwise convolution along one axis."""
+
     size: int
     out: int
     window: int
@@ -35,12 +38,13 @@ class _Axis:
 
     @property
     def framed(self) -> int:
-        """The size with padding, rounded up to a multiple of the stride."""
+        """The size including padding, rounded up to a multiple of the stride."""
         return -(-(self.size + 2 * self.padding) // self.stride) * self.stride
 
 
 def kernel(node: Node, graph: Graph, name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The source of a kernel for this call, and the nodes that are its arguments before the output; None for others."""
+    """Return the source of a kernel for this call, and the names of the nodes that are its inputs. None if the call is
+    not a depthwise convolution, or one that is too large."""
     form = convolution_of(node, graph)
     if form is None or not form.is_depthwise or len(form.window.sizes) > 2:
         return None
@@ -96,13 +100,14 @@ def _text(name: str, rows: _Axis, columns: _Axis, planes: int, channels: int, bi
 
 
 def _sorted(columns: _Axis, tap: int) -> int:
-    """Return where a tap of the first output is read in a row of the frame."""
+    """Return the column of the frame in which the first output reads this tap."""
     place = tap * columns.dilation
     return place % columns.stride * (columns.framed // columns.stride) + place // columns.stride
 
 
 def _copies(columns: _Axis) -> list[str]:
-    """Return the lines that copy a row into the frame: one loop for each remainder of a column modulo the stride."""
+    """Return the C++ lines that copy one row into the frame, with one loop per remainder of the column modulo the
+    stride."""
     lines = []
     for remainder in range(columns.stride):
         shift = remainder - columns.padding

@@ -1,6 +1,6 @@
-"""How C++ spells the scalar functions and reductions of `ir/functions.py`.
+"""Tables of the C++ expressions for the scalar functions and reductions of `ir/functions.py`.
 
-{0}, {1} … stand for the operands. A name in `helper` is one of `definitions.py`, written out where it is used.
+{0}, {1} … stand for the operands. `helper` names a function of `definitions.py` that the expression calls.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class MapText:
+    """The C++ expression of a scalar function, and the helper that it calls. `helper` is empty if it calls none."""
+
     expression: str
     helper: str = ""
 
@@ -52,12 +54,14 @@ MAPS = MappingProxyType(
 
 @dataclass(frozen=True)
 class ReductionText:
+    """The C++ texts of a reduction. `helper` is empty if `combine` calls no helper."""
+
     start: str
-    """The value of an empty reduction."""
+    """C++ expression for the result of reducing no elements."""
     combine: str
-    """An expression of the value so far {0} and one more {1}."""
+    """C++ expression that combines the result so far, {0}, with one more element, {1}."""
     openmp: str
-    """The name of the reduction in OpenMP."""
+    """The reduction's name in OpenMP's `reduction` clause."""
     helper: str = ""
 
 

@@ -1,7 +1,9 @@
-"""Writes matrix products for which the library is slow, with the maps after them as a tail.
+"""Writes C++ kernels for matrix products for which torch's library is slow. The maps that follow are part of the
+kernel.
 
-Where a processor has a matrix unit, single precision in three bfloat16 parts is faster than the library's own products,
-and as exact (`matrix_unit.h`). Many tiny products are faster on any processor (`tiny_product.h`).
+On a processor with a matrix unit, float32 numbers are split into three bfloat16 parts. That is faster than torch's own
+products and as exact (`matrix_unit.h`). For many tiny products, kforge's kernel is faster on any processor
+(`tiny_product.h`).
 """
 
 from __future__ import annotations
@@ -21,23 +23,24 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Factor, Product
 
 PANEL = 32
-"""Sizes of a product are padded to multiples of this."""
+"""The matrix unit's kernel pads the sizes of a product to multiples of this number."""
 LIBRARY, OWN = 150e9, 225e9
-"""Operations per second of one core, for the library's product and for kforge's; measured, and only their ratio
-counts."""
+"""Operations per second of one core: of torch's own product, and of kforge's product on the matrix unit. Both were
+measured, and only their ratio matters."""
 PACKING = 0.45e-9
-"""Seconds to split one number into its parts."""
+"""Seconds to split one number into its three bfloat16 parts."""
 GAINS = MappingProxyType({0: math.inf, 1: 1.5, 2: 1.08, 3: 0.0})
-"""Least expected speedup for which the matrix unit is used instead of the library, by the plan's `matrix`."""
+"""Least expected speedup for which the matrix unit replaces torch's library, by the value of the plan's `matrix`."""
 TINY, MANY = 16, 64
-"""A product is tiny when its rows, columns and inner size are at most the first number. It gets a kernel when there are
-at least as many products as the second number."""
+"""A product is tiny if its rows, columns and inner size are at most `TINY`. Tiny products get a kernel if a call has at
+least `MANY` of them."""
 MATRIX_PRODUCT, TINY_PRODUCT = ("matrix_unit", "matrix_product"), ("tiny_product",)
-"""The C++ helpers of each kind of product."""
+"""Names of the C++ helpers that each kind of product needs."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context, plan: CppPlan) -> WrittenKernel | None:
-    """Return a kernel for this call; None where it is not a product, or the library is as fast."""
+    """Return a kernel for this call, or None if the call is not a product or torch's own kernel is expected to be as
+    fast."""
     product = product_of(node, context.graph)
     if product is None:
         return None
@@ -53,7 +56,7 @@ def _is_tiny(product: Product) -> bool:
 
 
 def _is_possible(product: Product) -> bool:
-    """Return whether each factor is contiguous along one axis, as the matrix unit requires."""
+    """Return whether each factor is contiguous along one axis, as the matrix unit's kernel requires."""
     return all(1 in (factor.down, factor.across) for factor in (product.left, product.right))
 
 
@@ -65,17 +68,19 @@ def _expected_gain(product: Product) -> float:
 
 
 def whole(size: int) -> int:
-    """Round a size up to whole panels."""
+    """Round a size up to a multiple of `PANEL`."""
     return -(-size // PANEL) * PANEL
 
 
 class _ProductWriter(TailWriter):
+    """Writes a batch of matrix products as a call of a C++ helper."""
+
     bias_index = "column"
 
     def __init__(
         self, name: str, node: Node, product: Product, context: Context, plan: CppPlan, helpers: tuple[str, ...]
     ) -> None:
-        """`helpers`: the last one is the function that multiplies."""
+        """`helpers` are names of C++ helpers; the last one is the function that multiplies."""
         sizes = (product.batches, product.rows, product.columns)
         super().__init__(name, node, sizes, product.bias, context, plan, helpers)
         self.product = product

@@ -1,7 +1,7 @@
-"""Writes a nest of loops in C++: one function per kernel, with named loops and buffers.
+"""Writes a nest of loops in C++, as one function per kernel.
 
-row kernel      the contiguous axis is reduced: a loop over independent places, and inside it sweeps over a row
-column kernel   the contiguous axis is not reduced: a tile of columns at a time, each with its own sums
+row kernel      the contiguous axis is reduced: an outer loop over places, and sweeps over a row inside column kernel
+the contiguous axis is not reduced: a tile of columns at a time, with one sum per column
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ if TYPE_CHECKING:
     from kforge.smith.languages.cpp.plan import CppPlan
 
 WORTH_A_THREAD = 1 << 15
-"""Number of operations below which starting threads costs more than they save."""
+"""Number of operations of a kernel below which starting threads costs more than it saves."""
 PARTS = 64
-"""Number of pieces of a reduction over everything, so that threads share it."""
+"""Number of parts into which a reduction of a whole tensor is cut, so that threads can share it."""
 MOST_WORK = 12
-"""Most operations per element for which several partial sums are used. Beyond it the element, not the chain of
-additions, takes the time."""
+"""Most operations per element for which a row has several partial sums. With more operations per element, the chain of
+additions no longer limits the speed."""
 PIECE = 32
-"""Rows of a column that are added up before they are added to the sum: long sums are more exact in pieces."""
+"""Number of rows that a column kernel adds up before it adds them to the column's total. Long sums are more exact this
+way."""
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
-    """Return the kernel's source text."""
+    """Return the C++ source of the kernel."""
     return NestWriter(name, nest, graph, plan).text()
 
 
 class NestWriter(KernelWriter):
+    """Writes the C++ function of a nest of maps and reductions."""
+
     def text(self) -> str:
         parameters = ", ".join(self.parameter(buffer) for buffer in self.nest.memories)
         self.say(f"// {self._title()}")
@@ -123,14 +126,16 @@ class NestWriter(KernelWriter):
         self._nested(around, vectorized)
 
     def _sums_would_wait(self, number: int, size: int) -> bool:
-        """Return whether additions would wait for each other: little work per element, and a row of whole lanes."""
+        """Return whether a row needs several partial sums, because each addition would wait for the one before: little
+        work per element, and a row length that is a multiple of the lanes."""
         lanes, elements = self.plan.lanes, elements_needed(self.nest, number)
         if not lanes or self.side_by_side or size < 4 * lanes or size % lanes or min(size, LONG) % lanes:
             return False
         return sum(map(cost, elements)) <= MOST_WORK and not any(node.name in self.kept for node in elements)
 
     def _pieces(self, loop: tuple[int, Loop], write: Callable[[str, str], None]) -> None:
-        """Write a loop in pieces; `write` gets the bounds of a piece. A short loop is one piece."""
+        """Write a loop in pieces of `LONG` elements. `write` gets the first index and the end of a piece. A short loop
+        is one piece."""
         size = loop[1].size
         if size <= LONG:
             write("0", str(size))
@@ -145,8 +150,8 @@ class NestWriter(KernelWriter):
     def _piece(
         self, number: int, axis: int, bounds: tuple[str, str], reductions: tuple[Node, ...], in_lanes: bool
     ) -> None:
-        """Write a piece that is summed in single precision, in a register or in lanes, and then added to the row's
-        sum."""
+        """Write the loop over one piece. It is summed in single precision, in one variable or in lanes, and then added
+        to the row's sum."""
         (begin, end), index, lanes = bounds, self.index[axis], self.plan.lanes
         parts = {node.name: f"{node.name}_part" for node in reductions}
 
@@ -181,7 +186,8 @@ class NestWriter(KernelWriter):
         self.say(f"#pragma omp simd{''.join(clauses)}")
 
     def _whole(self, with_threads: bool) -> None:
-        """Write a nest whose elements are all one row: all threads share every sweep."""
+        """Write a nest that has only one place (for example the sum of a whole tensor): all threads share each
+        sweep."""
         for node in self.nest.before:
             self._value(node)
         for number, sweep in enumerate(self.nest.sweeps):
@@ -205,7 +211,8 @@ class NestWriter(KernelWriter):
         self._nested(around, lambda: self._vector_loop(last, lambda: self.sweep_body(number, {})))
 
     def _shared_reduction(self, number: int, reductions: tuple[Node, ...], with_threads: bool) -> None:
-        """Write a reduction in parts that are added up in their order, so that the result is the same every time."""
+        """Write a reduction that threads share in parts. The parts are combined in a fixed order, so that the result is
+        the same in every run."""
         (first_axis, first), *rest = self.inner
         parts = min(PARTS, first.size)
         for node in reductions:
@@ -242,7 +249,7 @@ class NestWriter(KernelWriter):
     def _short_reduction(
         self, number: int, loop: tuple[int, Loop], reductions: tuple[Node, ...], totals: dict[str, str]
     ) -> None:
-        """Write a reduction over the innermost loop in single precision, which is then added to the totals."""
+        """Write a reduction over the innermost loop in single precision, and add its result to the totals."""
         names = {node.name: f"{node.name}_here" for node in reductions}
         for node in reductions:
             self.say(f"float {names[node.name]} = {REDUCTIONS[node.function].start};")
@@ -309,7 +316,7 @@ class NestWriter(KernelWriter):
         self._nested(around, last)
 
     def _lane_array(self, declared: str, node: Node, tile: int) -> None:
-        """Write an array with the initial value of a reduction for each lane."""
+        """Write an array that holds the initial value of a reduction for each lane."""
         self.say(f"{declared}[{tile}];")
         self.say(f"std::fill_n({declared.split()[1]}, {tile}, {REDUCTIONS[node.function].start});")
 

@@ -1,4 +1,4 @@
-"""The choices for C++ kernels, and the moves from one choice to another."""
+"""The choices of a plan for C++ kernels, and the moves: changes of one choice that the smith can recommend."""
 
 from __future__ import annotations
 
@@ -12,31 +12,36 @@ if TYPE_CHECKING:
     from kforge.records import Profile
 
 SHORT = 50e-6
-"""Seconds of a call below which waking threads up may take most of the time."""
+"""Seconds of a call below which waking up threads may take most of the time."""
 
 
 @dataclass(frozen=True)
 class CppPlan(Plan):
+    """The choices for C++ kernels, in addition to those of all languages."""
+
     ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
         "threads": (0, 4096), "tile": (1, 8192), "keep": (0, 4096), "matrix": (0, 3), "scanned": (0, 1),
         "lanes": (0, 256),
     }  # fmt: skip
 
     threads: int = 1
-    """Least work per thread, as a multiple of the usual amount."""
+    """Factor on the least work for which threads are started. 0: every kernel uses threads."""
     tile: int = 256
-    """Columns that a column kernel works on together."""
+    """Number of columns that a column kernel processes together."""
     keep: int = 8
-    """Values that take more operations than this are kept for the next sweep instead of being computed again."""
+    """Number of operations above which a value is stored for the next sweep; cheaper values are computed again."""
     matrix: int = 0
-    """Which matrix products run on the processor's matrix unit instead of the library: 0 none, 1 those expected to be
-    much faster, 2 those that may be faster, 3 all that it supports."""
+    """Which matrix products run on the processor's matrix unit instead of torch's library: 0 none, 1 those expected to
+    be much faster, 2 those that may be faster, 3 all that the unit supports."""
     scanned: int = 1
-    """Whether a row is scanned across vector registers instead of one element after the other. A register of aarch64
-    holds only two doubles: running sums of rows of 1024 take 0.45 ms on two cores of a Neoverse N1, and 0.26 ms one by
-    one."""
+    """1: the elements of a row are scanned several at a time, across a vector register. 0: one element after the other.
+
+    On aarch64 a register holds only two doubles, and 0 is faster: running sums of rows of 1024 take 0.26 ms on two
+    cores of a Neoverse N1, and 0.45 ms with 1.
+    """
     lanes: int = 0
-    """Number of partial sums of a row. 0 means one register of them, where each addition waits for the one before."""
+    """Number of partial sums of a row. 0: only as many as one vector register holds, so that each addition waits for
+    the one before."""
 
     @classmethod
     def first(cls, features: frozenset[str]) -> Self:

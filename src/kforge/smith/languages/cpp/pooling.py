@@ -1,7 +1,6 @@
-"""Writes pooling kernels: the maximum or the mean of each window.
+"""Writes C++ kernels for pooling: the maximum or the mean of each window.
 
-A kernel is a text with the sizes of one call written in. Other variants (rounding up, another divisor) are left to
-torch.
+The sizes of the call are constants in the kernel's text. Pooling with `ceil_mode` or a given divisor is left to torch.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def kernel(node: Node, graph: Graph, name: str) -> str | None:
-    """Return the source of a kernel `name(x, out)` for this call; None where it is not a pooling that is supported."""
+    """Return the source of a kernel `name(x, out)` for this call, or None if the call is not a pooling that is
+    supported."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     positional, named = node.arguments if node.kind == "call" else ((), {})
     if packet not in POOLS or not positional or not isinstance(positional[0], Ref) or not node.size:
@@ -30,6 +30,8 @@ def kernel(node: Node, graph: Graph, name: str) -> str | None:
 
 
 class _Window(Window):
+    """A pooling window that can write its C++ kernel."""
+
     def text(self, name: str) -> str:
         lines = [
             f"// {self.packet}: windows of {by(self.window)}, {by(self.stride)} apart, padded by {by(self.padding)}",
@@ -43,7 +45,7 @@ class _Window(Window):
         return "\n".join([*lines, "    }", "}"]) + "\n"
 
     def _rows(self, axis: int, indent: str, to: str, source: str, inside: list[str]) -> list[str]:
-        """Return loops over the output's places along each axis but the last."""
+        """Return the loops over the outputs along each axis except the last."""
         if axis == len(self.sizes) - 1:
             return self._line(indent, to, inside)
         index, step = f"place{axis}", math.prod(self.outputs[axis + 1 :])
@@ -77,7 +79,8 @@ class _Window(Window):
         return lines if self.is_maximum else [*lines, *self._division(indent, inside)]
 
     def _column_step(self, indent: str, offset: int) -> list[str]:
-        """Return the code for one column of the window, for all outputs that have it inside the input."""
+        """Return the loop that adds one column of the window to every output whose window has that column inside the
+        input."""
         shift, stride = offset * self.dilation[-1] - self.padding[-1], self.stride[-1]
         first = max(0, -(shift // stride)) if shift < 0 else 0
         end = min(self.outputs[-1], (self.sizes[-1] - 1 - shift) // stride + 1)
@@ -92,7 +95,7 @@ class _Window(Window):
         ]
 
     def _inside(self, axis: int, place: str) -> str:
-        """Return how much of a window lies inside the input."""
+        """Return a C++ expression for the number of elements of a window, along one axis, that lie inside the input."""
         first = f"{place} * {self.stride[axis]} - {self.padding[axis]}"
         end = f"std::min<int64_t>({self.sizes[axis]}, {first} + {self.window[axis]})"
         return f"({end} - std::max<int64_t>(0, {first}))"

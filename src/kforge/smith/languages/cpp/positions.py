@@ -1,6 +1,7 @@
-"""The position of the largest or smallest element along an axis, or of all: argmax and argmin.
+"""Writes C++ kernels for argmax and argmin: the index of the largest or smallest element along an axis or of the whole
+tensor.
 
-A kernel is a text with the sizes of one call written in.
+The sizes of the call are constants in the kernel's text.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TILE = 256
 
 
 def kernel(node: Node, graph: Graph, name: str) -> str | None:
-    """Return the source of a kernel `name(x, out)` for argmax or argmin; None for other calls."""
+    """Return the source of a kernel `name(x, out)` for argmax or argmin, or None for other calls."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     positional, named = node.arguments if node.kind == "call" else ((), {})
     if packet not in ("argmax", "argmin") or named or not positional or not node.size:

@@ -1,4 +1,5 @@
-"""Writes the result of maps over a library's result that nothing else reads: that memory is still in a near cache."""
+"""Lets a kernel of maps overwrite the result of a library call instead of taking new memory, if nothing else reads that
+result. Its memory is still in the cache."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ FRESH = frozenset(
         "conv_transpose3d.input", "scaled_dot_product_attention.default",
     )
 )  # fmt: skip
-"""Calls of torch whose result is new memory; the result of others may be a view of their input."""
+"""Calls of torch whose result is always new memory. Other calls may return a view of their input, which must not be
+overwritten."""
 
 
 def in_place(kernel: Nest, region: Region, graph: Graph) -> tuple[Nest, dict[str, str]]:
-    """Return the nest with one memory for an input and an output where possible, and which output took which input's
-    memory."""
+    """Return the nest, changed so that one output overwrites an input if that is possible, and a dictionary from that
+    output to the input. The dictionary is empty if nothing could be changed."""
     if kernel.scans or any(sweep.reductions for sweep in kernel.sweeps):
         return kernel, {}
     for output in (each for each in kernel.buffers if each.name in kernel.outputs and each.base == each.name):
@@ -35,7 +37,8 @@ def in_place(kernel: Nest, region: Region, graph: Graph) -> tuple[Nest, dict[str
 
 
 def _fits(given: Buffer, output: Buffer, kernel: Nest, graph: Graph) -> bool:
-    """Return whether each element is read only where the output's element is written."""
+    """Return whether the output can overwrite the input: both have the same layout, so that each element is read only
+    where its result is written."""
     source, made = graph[given.base], graph[output.base]
     if source.kind != "call" or source.function not in FRESH:
         return False
@@ -44,7 +47,7 @@ def _fits(given: Buffer, output: Buffer, kernel: Nest, graph: Graph) -> bool:
 
 
 def _only_here(base: str, region: Region, graph: Graph) -> bool:
-    """Return whether only this region reads the result of a call, itself or a view of it."""
+    """Return whether only this region reads the result of a call or a view of it."""
     readers, left = graph.readers(), [base]
     while left:
         name = left.pop()

@@ -1,7 +1,7 @@
 """Writes a nest with scans in C++, in one pass over the data.
 
-row kernel      the contiguous axis is scanned: eight elements in a register, in three steps
-column kernel   the contiguous axis is not scanned: each column has its own sum
+row kernel      the contiguous axis is scanned: eight elements in a vector register, in three steps column kernel   the
+contiguous axis is not scanned: each column has its own running value
 
 Sums and products run in double precision, as torch's do.
 """
@@ -12,7 +12,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import elements_needed
-from kforge.smith.ir.graph import Course
+from kforge.smith.ir.graph import ScanMode
 from kforge.smith.languages.cpp.functions import REDUCTIONS
 from kforge.smith.languages.cpp.nests import NestWriter
 
@@ -24,26 +24,28 @@ if TYPE_CHECKING:
     from kforge.smith.languages.cpp.plan import CppPlan
 
 LANES = 8
-"""Elements of a row that are scanned in one register: eight doubles, or eight floats."""
+"""Number of elements of a row that one vector register scans, as doubles or as floats."""
 BLOCK = 64
-"""Elements between two loops over maps: as many bytes, the narrowest elements, as fill a register."""
+"""Number of elements that are processed between two loops over maps: as many of the narrowest elements (one byte) as
+fill a vector register."""
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
-    """Return the kernel's source text."""
+    """Return the C++ source of the kernel."""
     return _ScanWriter(name, nest, graph, plan).text()
 
 
 def helpers_of(nest: Nest, plan: CppPlan) -> list[str]:
-    """Return the functions that scan registers."""
+    """Return the names of the helper functions that scan a vector register, one for each scan of the nest. Empty if the
+    nest scans element by element."""
     across = nest.scans if nest.lanes_are_reduced and plan.scanned else ()
     return [_helper_name(node.function, node.arguments) for node in across]
 
 
 def texts(names: Iterable[str]) -> str:
-    """Return the texts of the functions that scan a register."""
-    wanted, courses = set(names), [Course(*each) for each in itertools.product((False, True), repeat=2)]
-    found = {_helper_name(function, course): (function, course) for function in REDUCTIONS for course in courses}
+    """Return the C++ definitions of the named helper functions."""
+    wanted, modes = set(names), [ScanMode(*each) for each in itertools.product((False, True), repeat=2)]
+    found = {_helper_name(function, mode): (function, mode) for function in REDUCTIONS for mode in modes}
     return "".join(f"\n{_in_register(*given)}\n" for name, given in found.items() if name in wanted)
 
 
@@ -51,13 +53,14 @@ def _kind(function: str) -> str:
     return "double" if function in ("sum", "prod") else "float"
 
 
-def _helper_name(function: str, course: Course) -> str:
-    words = ["scanned", function, *["backwards"] * course.backwards, *["without_itself"] * course.without_itself]
+def _helper_name(function: str, mode: ScanMode) -> str:
+    words = ["scanned", function, *["backwards"] * mode.backwards, *["without_itself"] * mode.exclusive]
     return "_".join(words)
 
 
-def _in_register(function: str, course: Course) -> str:
-    """Return a function that scans an array of elements, and continues from the value before them."""
+def _in_register(function: str, mode: ScanMode) -> str:
+    """Return the C++ source of a function that scans a block of elements, and continues from the value before the
+    block."""
     kind, start = _kind(function), REDUCTIONS[function].start
     # for vectors, the choice is made lane by lane
     joined = {"max": "{0} > {1} ? {0} : {1}", "min": "{0} < {1} ? {0} : {1}"}.get(
@@ -65,24 +68,24 @@ def _in_register(function: str, course: Course) -> str:
     )
 
     def shifted(by: int) -> str:
-        """Return the vector shifted by some lanes; lane 0 of the first operand fills the gap."""
-        sources = [lane + by if course.backwards else lane - by for lane in range(LANES)]
+        """Return an expression for the vector shifted by some lanes. The free lanes get the neutral value."""
+        sources = [lane + by if mode.backwards else lane - by for lane in range(LANES)]
         lanes = ", ".join(str(LANES + each) if 0 <= each < LANES else "0" for each in sources)
         return f"__builtin_shufflevector(nothing, v, {lanes})"
 
     steps = [f"        v = {joined.format(shifted(by), 'v')};" for by in (1, 2, 4)]
-    if course.without_itself:
+    if mode.exclusive:
         steps.append(f"        v = {shifted(1)};")
-    last = 0 if course.backwards else LANES - 1
+    last = 0 if mode.backwards else LANES - 1
     steps.insert(3, f"        const {kind} total = v[{last}];")
     fill = ", ".join([f"{start}"] * LANES)
     return "\n".join([
-        f"static inline void {_helper_name(function, course)}(float* block, {kind}& so_far) {{",
+        f"static inline void {_helper_name(function, mode)}(float* block, {kind}& so_far) {{",
         f"    typedef float Values __attribute__((vector_size({4 * LANES})));",
         f"    typedef {kind} Wide __attribute__((vector_size({LANES} * sizeof({kind}))));",
         f"    const Wide nothing = {{{fill}}};",
         f"    for (int at = {BLOCK - LANES}; at >= 0; at -= {LANES}) {{"
-        if course.backwards
+        if mode.backwards
         else f"    for (int at = 0; at < {BLOCK}; at += {LANES}) {{",
         "        Values values;",
         "        std::memcpy(&values, block + at, sizeof values);",
@@ -99,6 +102,8 @@ def _in_register(function: str, course: Course) -> str:
 
 
 class _ScanWriter(NestWriter):
+    """Writes the C++ function of a nest with scans."""
+
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         super().__init__(name, nest, graph, plan)
         self.whole = False  # a single row is still a row here
@@ -168,7 +173,8 @@ class _ScanWriter(NestWriter):
         self._block(f"for (int64_t start = 0; start < {size}; start += {tile})", tiles)
 
     def _one_by_one(self, so_far: str) -> None:
-        """Scan one element after the other. `so_far`: pattern for the name of the scan's value before this element."""
+        """Write a scan of one element after the other. `so_far` is a pattern for the name of the variable with the
+        running value."""
         local: dict[str, str] = {}
         for node in elements_needed(self.nest, 0):
             if node.kind != "scan":
@@ -178,7 +184,7 @@ class _ScanWriter(NestWriter):
                 combined = f"{running} = {combine.format(running, self._operand(node.inputs[0], local))};"
                 local[node.name] = f"{node.name}_value"
                 value = f"const float {local[node.name]} = static_cast<float>({running});"
-                for line in (value, combined) if node.arguments.without_itself else (combined, value):
+                for line in (value, combined) if node.arguments.exclusive else (combined, value):
                     self.say(line)
             self._store(node, local)
 
@@ -192,7 +198,7 @@ class _ScanWriter(NestWriter):
             self.say(f"{self._buffer(node.name)}[{self._at(self.nest.buffer(node.name))}] = {local[node.name]};")
 
     def _needed(self, names: Iterable[str]) -> list[Node]:
-        """Return the maps that these nodes are computed from, up to the scans before them."""
+        """Return the maps from which the named values are computed, back to the scans before them."""
         wanted = set(names)
         found: list[Node] = []
         for node in reversed(self.nest.sweeps[0].elements):

@@ -1,4 +1,5 @@
-"""Writes kernels that pass on their results in pieces of rows, so that the maps after them can run as a tail."""
+"""Writes C++ kernels that hand over their results piece by piece, so that the maps that follow (the tail) run in the
+same kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class TailWriter(ABC):
-    """Writes a kernel that passes on its results in pieces of rows: (batch, row, first column, count, values)."""
+    """Base class of writers of such kernels. A piece is part of one row; the tail gets its batch, row, first column,
+    number of elements, and values."""
 
     def __init__(
         self,
@@ -41,25 +43,26 @@ class TailWriter(ABC):
         self.plan = plan
         self.graph = context.graph
         self.parameters: dict[str, str] = {}
-        """Parameter names, each with the argument that `forward` passes."""
+        """The kernel's parameters as C++ declarations, each with the argument that the program's `forward` passes."""
 
     def write(self, tail: Region | None) -> WrittenKernel | None:
-        """Return the kernel; None where it cannot run this tail."""
+        """Return the kernel with this tail, or None if it cannot run this tail."""
         return self._plain() if tail is None else self._with_tail(tail)
 
     @abstractmethod
     def title(self) -> str: ...
 
     def before(self) -> str:
-        """Return the text before the function."""
+        """Return the C++ text that comes before the kernel's function."""
         return ""
 
     @abstractmethod
     def begun(self) -> str:
-        """Return the call that computes, up to its last argument, which is the tail."""
+        """Return the C++ call that computes the result, without its last argument. The last argument is the tail, as a
+        lambda."""
 
     def _plain(self) -> WrittenKernel:
-        """Return the kernel that only stores the result with its bias."""
+        """Return the kernel without a tail: it adds the bias and stores the result."""
         begun, value, out = self.begun(), self._value(), f"{self.node.name}_out"
         self._add(f"float* __restrict__ {out}", self.node.name)
         step = self.rows * self.columns
@@ -69,7 +72,8 @@ class TailWriter(ABC):
         return self._kernel([*hints, begun], f"{out}[{place}] = {value};", ("large_pages",) * len(hints))
 
     def _with_tail(self, tail: Region) -> WrittenKernel | None:
-        """Return the kernel with its maps as a tail; None where they walk the elements in another order."""
+        """Return the kernel with the tail, or None if the tail's maps walk through the elements in another order than
+        the kernel."""
         maps = nest(tail, self.graph)
         places = self._places(maps)
         flat = contiguous(tuple(loop.size for loop in maps.loops))
@@ -87,7 +91,7 @@ class TailWriter(ABC):
         return self._kernel([*writer.hints(), begun], f"{value}\n{body}", tuple(helpers_of(maps, self.graph)))
 
     def given(self, name: str, argument: str) -> str:
-        """Return the parameter's name for a tensor that the kernel reads."""
+        """Add a tensor that the kernel reads to its parameters, and return the parameter's name."""
         self._add(f"const float* __restrict__ {name}", argument)
         return name
 
@@ -97,7 +101,7 @@ class TailWriter(ABC):
     @property
     @abstractmethod
     def bias_index(self) -> str:
-        """The axis along which a bias varies: `row` or `column`."""
+        """The index along which the bias varies: `row` or `column`."""
 
     def _value(self) -> str:
         if not self.bias:
@@ -123,7 +127,8 @@ class TailWriter(ABC):
         return WrittenKernel(self.name, text, (f"library.{self.name}({arguments})",), (*helpers, *self.helpers))
 
     def _places(self, maps: Nest) -> dict[int, str] | None:
-        """Each loop's index by batch, row and column; the nest's loops must be these, or several merged into one."""
+        """Return the index expression of each loop of the tail, made of batch, row and column. None if the loops are
+        not these three, or neighbours of them merged into one."""
         axes = [("batch", self.batches), ("row", self.rows), ("column", self.columns)]
         left = [(index, size) for index, size in axes if size != 1]
         places = {}

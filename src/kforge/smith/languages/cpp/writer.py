@@ -1,4 +1,4 @@
-"""Writes what all C++ kernels have in common: loop indices, addresses, and the statements for each element."""
+"""The base class of C++ writers: loop indices, addresses of elements, and the statements that compute each element."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
 IN_MEMORY = {**TYPES, "bool": "uint8_t"}
-"""Element types in memory. Booleans are read as bytes, because GCC does not vectorize choices on bool."""
+"""C++ types of elements in memory. Booleans are bytes there, because GCC does not vectorize choices that depend on a
+bool."""
 LONG = 4096
-"""Most elements that are summed in single precision before the sum is added to a double."""
+"""Most elements that are summed in single precision; a longer sum is continued in double precision."""
 SHORT = 16
-"""Rows up to this length are computed side by side, each in a separate lane."""
+"""Rows of at most this many elements are vectorized across rows: each lane of a vector computes a row of its own."""
 LARGE_BYTES = 1 << 20
-"""Bytes of an output from which a hint to the system about its memory pays; the hint takes a microsecond."""
+"""Size of an output, in bytes, from which the kernel asks the system for large pages. The request takes a
+microsecond."""
 KEPT_BYTES = 1 << 19
 INDENT = "    "
 OUTER_NAMES = ("row", "block", "plane", "volume")
@@ -33,7 +35,7 @@ INNER_NAMES = ("i", "j", "k", "l")
 
 
 def large_outputs(nest: Nest, graph: Graph) -> list[tuple[Buffer, int]]:
-    """Return the outputs that are large new memory, and their bytes."""
+    """Return the outputs that are new memory of at least `LARGE_BYTES`, each with its size in bytes."""
     read = {each.base for each in nest.buffers if each.name not in nest.outputs}
     fresh = (each for each in nest.memories if each.name in nest.outputs and each.base not in read)
     written = [(each, graph[each.base]) for each in fresh]
@@ -42,6 +44,8 @@ def large_outputs(nest: Nest, graph: Graph) -> list[tuple[Buffer, int]]:
 
 
 def helpers_of(nest: Nest, graph: Graph) -> list[str]:
+    """Return the names of the helper functions (`definitions.py`) that the kernel of a nest calls."""
+
     def helper(node: Node) -> str:
         return MAPS[node.function].helper if node.kind == "map" else REDUCTIONS[node.function].helper
 
@@ -49,13 +53,14 @@ def helpers_of(nest: Nest, graph: Graph) -> list[str]:
 
 
 def nodes_of(nest: Nest) -> Iterator[Node]:
+    """Yield all nodes of a nest, in the order in which the kernel computes them."""
     yield from nest.before
     for sweep in nest.sweeps:
         yield from (*sweep.elements, *sweep.reductions, *sweep.after)
 
 
 class KernelWriter:
-    """Writes the C++ of one loop nest: its loop indices, the addresses of elements, and the statements for each."""
+    """Writes the C++ text of one loop nest."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         self.name = name
@@ -96,9 +101,10 @@ class KernelWriter:
         ]
 
     def statements(self, places: dict[int, str], given: dict[str, str]) -> str:
-        """Return the statements of maps at one place, for a loop that another writer makes.
+        """Return the statements that compute the maps for one element, for a loop that another writer makes.
 
-        `places` holds the index of every loop of the nest, and `given` the values that need not be read.
+        `places` has the index expression of every loop of the nest. `given` has expressions for values that are already
+        known and need not be read.
         """
         self.index, self.lane = places, None
         self.sweep_body(0, {}, given=given)
@@ -170,7 +176,7 @@ class KernelWriter:
         return f"{self._buffer(operand)}[{self._at(self.nest.buffer(operand))}]"
 
     def _is_wide(self, name: str) -> bool:
-        """Whether a row's value is kept in double precision."""
+        """Return whether the named value of a row is a variable in double precision."""
         node = self.graph[name]
         if node.kind != "reduce":
             return False
@@ -179,7 +185,7 @@ class KernelWriter:
     # --- places -------------------------------------------------------------------------------------------------
 
     def _at(self, buffer: Buffer) -> str:
-        """Return the index expression of a buffer at the current position of the open loops."""
+        """Return the index of the buffer's element for the current values of the loop indices, as a C++ expression."""
         terms = []
         for axis, step in enumerate(buffer.steps):
             if step:
@@ -192,7 +198,8 @@ class KernelWriter:
         return " + ".join(terms) or "0"
 
     def _buffer(self, name: str) -> str:
-        """Return a buffer's name. An output gets another name than its node, which is the name of a value."""
+        """Return the name of a buffer's parameter. An output's parameter ends in `_out`, because the node's own name is
+        a variable."""
         buffer = self.nest.buffer(name)
         return f"{buffer.base}_out" if self.nest.is_overwritten(buffer) else buffer.base
 
@@ -210,8 +217,8 @@ class KernelWriter:
         return f"kept_{name}[{' + '.join(reversed(terms))}]"
 
     def _places_of_kept(self) -> dict[str, str]:
-        """Return where kept values lie: in an output that is written later, where there is one; else in memory of the
-        thread."""
+        """Return where each kept value is stored: the name of an output that is written only in the last sweep, or an
+        empty string for memory of the thread."""
         full = {axis for axis, _ in (*self.outer, *self.inner)} | ({self.lane[0]} if self.lane else set())
         last_sweep = self.nest.sweeps[-1].elements
         free = [
@@ -233,7 +240,8 @@ class KernelWriter:
 
     @property
     def side_by_side(self) -> bool:
-        """Return whether there are many rows that are too short to be vectorized one by one."""
+        """Whether the nest has many rows that are too short to vectorize one by one, so that each lane computes a row
+        of its own."""
         rows = self.lane is None and bool(self.outer) and not self.nest.scans and not self.maps_only
         plain = not any(place == "" for place in self.kept.values())
         return rows and plain and self._inner_size() <= SHORT < self.outer[-1][1].size

@@ -1,4 +1,5 @@
-"""SIMT languages: one schedule, many dialects. Kernels are compiled and launched by `kforge.inline`."""
+"""The SIMT languages (CUDA, HIP, OpenCL C, Metal, WGSL). Schedules are shared; a dialect gives the syntax of each
+language. Kernels are compiled and launched by `kforge.inline`."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def names() -> list[str]:
-    """Return the names of all dialects."""
+    """Return the names of all dialects that ship with kforge."""
     return [module.name for module in pkgutil.iter_modules(dialects.__path__)]
 
 
@@ -37,6 +38,8 @@ def dialect_of(name: str) -> Dialect:
 
 
 class Simt:
+    """Implements `Language` for one SIMT dialect."""
+
     plan = SimtPlan
     moves = MOVES
     imports = ("from kforge import inline",)

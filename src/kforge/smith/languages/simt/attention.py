@@ -1,6 +1,7 @@
-"""Writes attention without a matrix of scores: each thread has a query, and keys and values come by in shared memory.
+"""Writes attention kernels that never store the matrix of scores: each thread has one query, and blocks of keys and
+values pass through shared memory.
 
-The softmax is made up on the way: whenever a larger score comes, what was added so far is scaled down.
+The softmax is computed online: when a larger score appears, the sums so far are scaled down.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.attentions import Attention
 
 QUERIES = 64
-"""Queries of a group."""
+"""Number of queries, and so of threads, of a thread group."""
 KEYS = 32
 """Most keys that are in shared memory at a time."""
 WIDEST = 256
-"""Most channels of a query, which a thread keeps in registers or beside them."""
+"""Most channels of a query. A thread keeps them in its own memory."""
 LOWEST = -3e38
-"""The largest score before the first one: finite, so that a score of minus infinity adds nothing."""
+"""Initial value of the largest score so far. It is finite, so that a score of minus infinity adds zero and not NaN."""
 
 
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of an attention call with its tail; None for other calls."""
+    """Return the kernel of an attention call with the elementwise operations that follow it (`tail`), and the argument
+    for each parameter. None if the call is not attention or is left to torch."""
     form, after = attention_of(node, context.graph), tail_of(node, tail, context)
     if form is None or after is None or form.width > WIDEST or not form.keys:
         return None
@@ -68,7 +70,7 @@ def kernel(
 
 
 class _Body:
-    """Writes the statements up to the sums of a query."""
+    """Writes the kernel's statements up to the weighted sums of a query."""
 
     def __init__(
         self, code: Code, form: Attention, strides: dict[str, tuple[tuple[int, ...], int]], blocks: int
@@ -116,9 +118,7 @@ class _Body:
         bounds = [f"place < {form.keys}"] if form.keys % self.keys else []
         bounds += ["place <= asked"] if form.causal else []
         with code.when(" && ".join(bounds)):
-            code.var("score", "float32", "0.0f")
-            with code.loop("c", width, unroll=True):
-                code.assign("score", code.dialect.multiply_add("own[c]", f"{keys}[k * {width} + c]", "score"))
+            self._score(keys)
             if form.bias:
                 code.assign("score", f"score + {code.load('bias', self._bias_at()).text}")
             code.let("larger", "float32", f"{code.dialect.calls['max']}(largest, score)")
@@ -129,6 +129,21 @@ class _Body:
             with code.loop("c", width, unroll=True):
                 element = f"weight * {values}[k * {width} + c]"
                 code.assign("sums[c]", code.dialect.multiply_add("sums[c]", "fewer", element))
+
+    def _score(self, keys: str) -> None:
+        """Write the product of the query and a key, in four partial sums if the width allows it. Shorter sums lose
+        fewer digits of large scores, and the softmax would enlarge that loss."""
+        code, width = self.code, self.form.width
+        parts = 4 if width % 4 == 0 else 1
+        sums = [f"score_{part}" for part in range(parts)] if parts > 1 else ["score"]
+        for name in sums:
+            code.var(name, "float32", "0.0f")
+        with code.loop("c", width // parts, unroll=True):
+            for part, name in enumerate(sums):
+                c = f"c * {parts} + {part}" if parts > 1 else "c"
+                code.assign(name, code.dialect.multiply_add(f"own[{c}]", f"{keys}[k * {width} + {c}]", name))
+        if parts > 1:
+            code.var("score", "float32", f"({' + '.join(sums[:2])}) + ({' + '.join(sums[2:])})")
 
     def _at(self, name: str, place: str, channel: str) -> str:
         return self._address(name, ("batch", "head", place, channel))

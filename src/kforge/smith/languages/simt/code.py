@@ -1,4 +1,5 @@
-"""Writes the statements of a kernel in any dialect: values have kinds, and blocks are `with` statements."""
+"""Writes the statements of a kernel in any dialect. Values carry their dtype, and blocks are written by `with`
+statements."""
 
 from __future__ import annotations
 
@@ -12,18 +13,18 @@ if TYPE_CHECKING:
 
 
 MOST_COPIED = 800
-"""Most lines of a loop that is unrolled by copying its body."""
+"""Most lines that unrolling a loop by copying its body may produce. A loop with more lines is not unrolled."""
 
 
 class Value(NamedTuple):
-    """An expression and its kind."""
+    """An expression in the dialect, and its kind (a dtype: float32, int32, int64 or bool)."""
 
     text: str
     kind: str
 
 
 class Code:
-    """The body of a kernel, or of one of our functions."""
+    """Writes the body of a kernel or of a helper function, statement by statement."""
 
     def __init__(self, dialect: Dialect, kernel: Kernel) -> None:
         self.dialect = dialect
@@ -36,7 +37,7 @@ class Code:
         self.kernel.lines.append(INDENT * self.depth + line)
 
     def name(self, plain: str) -> str:
-        """Return a name that this kernel has not used yet."""
+        """Return a name that this kernel has not used yet, by adding a number if necessary."""
         plain = plain.lstrip("_")  # some dialects reserve names that begin so
         number = self._names[plain] = self._names.get(plain, 0) + 1
         return plain if number == 1 else f"{plain}_{number}"
@@ -44,7 +45,7 @@ class Code:
     # --- values -------------------------------------------------------------------------------------------------
 
     def let(self, name: str, kind: str, text: str) -> str:
-        """Declare a value that does not change."""
+        """Declare a constant with this value, and return its name."""
         self.say(self.dialect.declare(kind, name, text, constant=True))
         return name
 
@@ -60,7 +61,7 @@ class Code:
         return name
 
     def shared(self, kind: str, name: str, count: int) -> str:
-        """Declare memory that a group's threads share. Returns how the body spells it."""
+        """Declare an array in the shared memory of a thread group, and return its name in the kernel's body."""
         if not any(each == name for _, each, _ in self.kernel.arrays):
             self.kernel.arrays.append((kind, name, count))
         return self.dialect.memory(self.kernel, name)
@@ -71,18 +72,18 @@ class Code:
     # --- memory -------------------------------------------------------------------------------------------------
 
     def parameter(self, name: str, dtype: str, *, written: bool = False, shared: bool = False) -> str:
-        """Make a tensor known. It becomes a parameter of the kernel when it is first used. Returns its name."""
+        """Register a tensor, and return its name. It becomes a parameter of the kernel only when it is first used."""
         self._known[name] = Parameter(name, dtype, written, shared)
         return name
 
     def memory(self, name: str) -> str:
-        """Return how the body spells a parameter."""
+        """Return the name of a parameter in the kernel's body, and add it to the kernel's parameters."""
         if self._known[name] not in self.kernel.parameters:
             self.kernel.parameters.append(self._known[name])
         return self.dialect.memory(self.kernel, name)
 
     def load(self, name: str, index: str) -> Value:
-        """Return an element of a parameter."""
+        """Return the value of a parameter's element."""
         dtype = self._known[name].dtype
         text = f"{self.memory(name)}[{index}]"
         kind = self.dialect.kind(dtype)
@@ -146,7 +147,7 @@ class Code:
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
-        """Open a block for a condition; an empty one always holds."""
+        """Open a block that runs if the condition holds. An empty condition always holds, and opens no block."""
         if not condition:
             yield
             return
@@ -158,6 +159,6 @@ class Code:
 
 
 def both(*conditions: str) -> str:
-    """Return the conjunction of conditions, of which empty ones always hold."""
+    """Join conditions with "and". Empty conditions are left out."""
     given = [each for each in conditions if each]
     return " && ".join(given) if len(given) < 2 else " && ".join(f"({each})" for each in given)

@@ -1,4 +1,5 @@
-"""Writes convolutions as products of the weights with the inputs below each window, which are gathered tile by tile."""
+"""Writes convolutions as matrix products: the weights times the inputs below each window. The inputs are gathered tile
+by tile."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """A convolution or a transposed one, by groups of channels."""
+    """The sizes of a convolution or a transposed convolution."""
 
     images: int
     channels: int
-    """Channels of the input."""
+    """Number of input channels, over all groups."""
     out: int
     groups: int
     sizes: tuple[int, ...]
@@ -38,7 +39,7 @@ class Shape:
     dilation: tuple[int, ...]
     transposed: bool
     names: tuple[str, str, str]
-    """The input, the weight and the bias, which may be empty."""
+    """Names of the nodes of input, weight and bias. The bias is an empty string if there is none."""
 
     @property
     def taps(self) -> int:
@@ -50,14 +51,14 @@ class Shape:
 
     @property
     def product(self) -> Sizes:
-        """Filters times places, for each group of channels."""
+        """Sizes of the equivalent matrix product, one per group of channels: filters times output positions."""
         inner = self.channels // self.groups * self.taps
         return Sizes(self.groups, self.out // self.groups, inner, self.images * self.places)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The filters: the left side of the product."""
+    """Reads the weights, which are the left factor of the product."""
 
     shape: Shape
     by_step: bool = True
@@ -76,7 +77,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The elements below each window: the right side of the product."""
+    """Reads the input elements below each window, which are the right factor of the product."""
 
     shape: Shape
     by_step: bool = False
@@ -116,7 +117,8 @@ class Inputs:
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of a convolution with its tail; None for other calls, and where torch's is taken."""
+    """Return the kernel of a convolution with the elementwise operations that follow it (`tail`), and the argument for
+    each parameter. None if the call is no convolution or is left to torch."""
     shape, after = _shape(node, context), tail_of(node, tail, context)
     if shape is None or after is None or not node.size:
         return None

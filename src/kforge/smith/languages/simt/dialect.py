@@ -1,7 +1,7 @@
-"""What a dialect of the SIMT languages says: types, statements, thread positions, barriers and launches.
+"""The interface of a SIMT dialect: how one language writes types, statements, thread positions, barriers and launches.
 
-The base class speaks C, as most dialects do, and a dialect overrides what it says otherwise. Schedules
-(`reductions.py` and its like) write every statement through these methods, so that a dialect need not look like C.
+The base class writes C, and a dialect overrides the parts in which its language differs. Schedules (`reductions.py` and
+others) write every statement through these methods, so that a language need not look like C.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 INDENT = "    "
 GROUP_INDEX, THREAD_INDEX = "group_index", "thread_index"
-"""The variables that hold the number of a group, and of a thread in its group."""
+"""Names of the variables that hold the index of the thread group, and the index of the thread within its group."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Parameter:
     dtype: str
     written: bool = False
     shared: bool = False
-    """Whether another parameter may lie in the same memory."""
+    """Whether another parameter may overlap it in memory."""
 
 
 @dataclass
 class Kernel:
-    """A kernel under construction. Its sizes are written into its text, so it has no other parameters."""
+    """A kernel while it is being written. Sizes are constants in its text, so that its only parameters are tensors."""
 
     name: str
     title: str
@@ -40,52 +40,56 @@ class Kernel:
     groups: int
     parameters: list[Parameter] = field(default_factory=list)
     arrays: list[tuple[str, str, int]] = field(default_factory=list)
-    """Memory that a group's threads share: kind, name and number of elements."""
+    """Arrays in shared memory: kind (dtype), name and number of elements."""
     lines: list[str] = field(default_factory=list)
     helpers: dict[str, None] = field(default_factory=dict)
-    """Names of the functions that it calls, in the order of their first use."""
+    """Names of the helper functions that the kernel calls, in the order of first use."""
     aligned: set[str] = field(default_factory=set)
-    """Parameters of which four elements are read or written at once: their memory begins at a multiple of 16 bytes."""
+    """Names of parameters that are read or written four elements at once, and so must begin at a multiple of 16
+    bytes."""
 
 
 class Dialect:
-    """A C-like dialect. Kinds of values are torch's dtypes: float32, int32, int64 and bool."""
+    """How one SIMT language is written; this base class writes C. The kind of a value is one of torch's dtypes:
+    float32, int32, int64 or bool."""
 
     language: ClassVar[str]
-    """The name under which `kforge.inline` compiles it."""
+    """The name by which `kforge.inline` knows the language."""
     types: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"float32": "float", "int32": "int", "int64": "long", "bool": "bool", "uint8": "uchar", "uint32": "uint"}
     )
     calls: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Names of the dialect's own functions, by the names of `ir/functions.py`. For others, ours are written out."""
+    """The language's own functions, by the names of `ir/functions.py`. kforge writes out the functions that are missing
+    here."""
     subgroup: ClassVar[int] = 0
-    """Threads that can exchange values without shared memory; 0 where none can be relied on."""
+    """Number of threads that can exchange values without shared memory (a warp). 0 if a kernel cannot rely on that."""
     most_threads: ClassVar[int] = 1024
-    """Most threads of a group."""
+    """Most threads of a thread group."""
     most_groups: ClassVar[int] = 2**31 - 1
-    """Most groups along one axis of a launch."""
+    """Most thread groups along one axis of a launch."""
     shared_bytes: ClassVar[int] = 32 << 10
-    """Memory that a group's threads can share."""
+    """Bytes of shared memory that a thread group can use."""
     has_int64: ClassVar[bool] = True
     has_vectors: ClassVar[bool] = True
-    """Whether four neighbouring elements can be read and written at once."""
+    """Whether four neighbouring elements can be read or written by one instruction."""
     narrow_dtypes: ClassVar[frozenset[str]] = frozenset()
-    """dtypes that no buffer can have; they are copied to int32 before a launch, and back after it."""
+    """dtypes that the language's buffers cannot hold. Such tensors are copied to int32 before a launch, and back after
+    it."""
     unrolls_by_copies: ClassVar[bool] = False
-    """Whether a loop is unrolled by writing its body several times, where the language has no other way."""
+    """Whether loops are unrolled by repeating their body in the text, because the language has no pragma for it."""
     library_products: ClassVar[bool] = False
-    """Whether torch's own products on this device are fast, so that large ones are left to it."""
+    """Whether torch's own matrix products are fast on this device, so that large products are left to torch."""
     prelude: ClassVar[str] = ""
-    """Lines before all kernels."""
+    """Lines that come before all kernels in the source."""
 
     # --- types and expressions ----------------------------------------------------------------------------------
 
     def in_memory(self, dtype: str) -> str:
-        """Return the type of a tensor's elements in memory."""
+        """Return the language's type for elements of this dtype in a buffer."""
         return self.types["int32" if dtype in self.narrow_dtypes else dtype]
 
     def kind(self, dtype: str) -> str:
-        """Return the kind of a value that was read from a tensor of this dtype."""
+        """Return the kind (dtype) of a value that was read from a tensor of this dtype."""
         return "int32" if dtype == "uint8" or (dtype in self.narrow_dtypes and dtype != "bool") else dtype
 
     def cast(self, kind: str, text: str) -> str:
@@ -107,11 +111,11 @@ class Dialect:
         return f"({text} != {text})"
 
     def bits(self, text: str) -> str:
-        """Return the bits of a float32 as an int32."""
+        """Return the expression that reinterprets a float32 as an int32 with the same bits."""
         raise NotImplementedError
 
     def from_bits(self, text: str) -> str:
-        """Return the float32 with these bits."""
+        """Return the expression that reinterprets an int32 as a float32 with the same bits."""
         raise NotImplementedError
 
     def multiply_add(self, x: str, y: str, z: str) -> str:
@@ -123,29 +127,29 @@ class Dialect:
         return f"{'const ' if constant else ''}{self.types[kind]} {name} = {value};"
 
     def array(self, kind: str, name: str, count: int) -> str:
-        """Declare an array that belongs to one thread."""
+        """Return the declaration of an array that is private to one thread."""
         return f"{self.types[kind]} {name}[{count}];"
 
     def loop(self, kind: str, index: str, start: str, end: str, step: str) -> str:
-        """Return the head of a loop, without its bracket."""
+        """Return the head of a loop, without its opening bracket."""
         further = f"++{index}" if step == "1" else f"{index} += {step}"
         return f"for ({self.types[kind]} {index} = {start}; {index} < {end}; {further})"
 
     def unroll(self) -> str:
-        """Return the line that asks the compiler to unroll a loop; empty if the dialect has no such line."""
+        """Return the line that asks the compiler to unroll the next loop. Empty if the language has no such line."""
         return "#pragma unroll"
 
     def barrier(self) -> str:
-        """Return the statement at which a group's threads wait for one another, and see what they have shared."""
+        """Return the barrier: all threads of a group wait there, and then see each other's writes to shared memory."""
         raise NotImplementedError
 
     def swapped(self, value: str, distance: int) -> str:
-        """Return the value of the thread in the same subgroup whose number differs in this bit."""
+        """Return the expression for the value of another thread of the same subgroup: the thread whose index differs in
+        the bit `distance` (shuffle xor)."""
         raise NotImplementedError
 
     def vector(self, memory: str, index: str, *, constant: bool) -> str:
-        """Return four neighbouring elements, of which `index` is the first, as something that can be read or
-        written."""
+        """Return the expression for four neighbouring elements, beginning at `index`."""
         raise NotImplementedError
 
     def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:
@@ -153,24 +157,24 @@ class Dialect:
 
     # --- kernels ------------------------------------------------------------------------------------------------
 
-    def memory(self, kernel: Kernel, name: str) -> str:  # noqa: ARG002 - not where names are global
-        """Return how a kernel's body spells its parameter or shared array."""
+    def memory(self, kernel: Kernel, name: str) -> str:  # noqa: ARG002 - dialects with global names need the kernel
+        """Return the name of a parameter or shared array in the kernel's body."""
         return name
 
     def function(self, name: str, parameters: Sequence[tuple[str, str]], kind: str, lines: Sequence[str]) -> str:
-        """Return the definition of a scalar function."""
+        """Return the definition of a helper function on scalars."""
         given = ", ".join(f"{self.types[each]} {parameter}" for each, parameter in parameters)
         return f"{self.types[kind]} {name}({given}) {{\n" + "\n".join(lines) + "\n}\n"
 
     def kernel(self, kernel: Kernel) -> str:
-        """Return the text of a kernel."""
+        """Return the whole text of a kernel."""
         head = [f"// {kernel.title}", *self.head(kernel)]
         shared = [INDENT + self.shared_array(*each) for each in kernel.arrays]
         positions = [INDENT + line for line in self.positions(kernel)]
         return "\n".join([*head, *shared, *positions, *kernel.lines, "}"]) + "\n"
 
     def head(self, kernel: Kernel) -> list[str]:
-        """Return the signature, with its opening bracket."""
+        """Return the lines of the kernel's signature, with its opening bracket."""
         raise NotImplementedError
 
     def shared_array(self, kind: str, name: str, count: int) -> str:
@@ -181,14 +185,15 @@ class Dialect:
         raise NotImplementedError
 
     def grid(self, kernel: Kernel) -> tuple[int, int]:
-        """Return the groups along two axes. A group beyond the last one has nothing to do."""
+        """Return the number of groups along two axes of the launch. There may be more groups than needed; the extra
+        ones do nothing."""
         if kernel.groups <= self.most_groups:
             return kernel.groups, 1
         down = -(-kernel.groups // self.most_groups)
         return -(-kernel.groups // down), down
 
     def launch(self, kernel: Kernel, given: Sequence[str]) -> str:
-        """Return the statement of `forward` that runs a kernel."""
+        """Return the Python statement of `forward` that launches a kernel. `given` are its arguments."""
         across, down = self.grid(kernel)
         size, each = f"{across * kernel.group_size}", f"{kernel.group_size}"
         if down > 1:
@@ -196,5 +201,5 @@ class Dialect:
         return f"library.{kernel.name}({', '.join([*given, f'threads={size}', f'group_size={each}'])})"
 
     def library(self, text: str) -> str:
-        """Return the statement of a program that compiles all kernels."""
+        """Return the Python statement that compiles this source text."""
         return f'library = inline.compile(r"""\n{text.strip()}\n""", "{self.language}")'

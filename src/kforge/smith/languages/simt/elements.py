@@ -1,4 +1,5 @@
-"""Statements for the elements of a nest: values of nodes at one position, read where they are first needed."""
+"""Writes the statements that compute the values of a nest's nodes at one position. Operands are read when they are
+first needed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.dialect import Dialect, Kernel
 
 WORDS = "_words"
-"""Ends the name of a copy of a tensor in a dtype that the dialect has."""
+"""Suffix for the name of an int32 copy of a tensor whose dtype the language's buffers cannot hold."""
 ALIGNED = "aligned"
 ALIGNED_TEXT = f'''
 def {ALIGNED}(tensor):
@@ -27,10 +28,11 @@ def {ALIGNED}(tensor):
 
 
 class Memories:
-    """The tensors that a nest reads and writes, as parameters of its kernels: each memory once."""
+    """The tensors that a nest reads and writes, as parameters of its kernels. Tensors in the same memory are one
+    parameter."""
 
     def __init__(self, nest: Nest, graph: Graph, besides: Sequence[str] = ()) -> None:
-        """`besides`: nodes whose values the kernel has, so that they are no parameters."""
+        """`besides` are nodes whose values the kernel computes itself, so that they are no parameters."""
         self.nest, self.graph = nest, graph
         self.written = {buffer.base for buffer in nest.buffers if buffer.name in nest.outputs}
         self.bases = [base for base in dict.fromkeys(buffer.base for buffer in nest.memories) if base not in besides]
@@ -44,13 +46,16 @@ class Memories:
             code.parameter(self.name(base), self.graph[base].dtype, written=written)
 
     def given(self, context: Context) -> dict[str, str]:
-        """Return the expression for each parameter in `forward`."""
+        """Return the Python expression that `forward` passes for each parameter."""
         return {self.name(base): context.memory(base) for base in self.bases}
 
 
 def launched(dialect: Dialect, kernel: Kernel, given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the statements that run a kernel. Tensors of dtypes that the dialect lacks are copied to int32 first, and
-    written ones back afterwards."""
+    """Return the Python statements that launch a kernel.
+
+    Tensors of dtypes that the language's buffers cannot hold are copied to int32 before, and outputs are copied back
+    after the launch.
+    """
     before, after, arguments = [], [], []
     for parameter in kernel.parameters:
         expression = given[parameter.name]
@@ -68,22 +73,24 @@ def launched(dialect: Dialect, kernel: Kernel, given: Mapping[str, str]) -> tupl
 
 
 class Elements:
-    """Values at one position of a nest: the position is a number of indices, each counting some of its loops."""
+    """The values of a nest's nodes at one position. `indices` are the index variables that say which position."""
 
     def __init__(self, code: Code, memories: Memories, indices: tuple[IndexText, ...], suffix: str = "") -> None:
         self.code = code
         self.memories = memories
         self.indices = indices
         self.suffix = suffix
-        """Ends the names of all values, where one kernel works on several positions side by side."""
+        """Suffix of the names of all values, for kernels in which a thread computes several positions."""
         self.values: dict[str, Value] = {}
         self.reader: Callable[[Buffer], Value | None] = lambda _: None
-        """Another way to read a buffer at this position, for example from a register."""
+        """Returns the value of a buffer at this position if it is already known, for example in a register; otherwise
+        None."""
         self.shift = ""
-        """Added to every address."""
+        """Expression that is added to every address."""
 
     def inside(self) -> Elements:
-        """Return the elements of a block in here: values from outside are known, and its own stay inside."""
+        """Return an object for a nested block: it knows all values computed so far, and values computed in the block
+        are not known outside."""
         inner = Elements(self.code, self.memories, self.indices, self.suffix)
         inner.values, inner.reader = dict(self.values), self.reader
         return inner
@@ -105,7 +112,7 @@ class Elements:
                 self.values[node.name] = Value(named, value.kind)
 
     def store(self, nodes: Iterable[Node], condition: str = "") -> None:
-        """Write those of these nodes that are outputs."""
+        """Write to memory the values of those nodes that are outputs. `condition` guards the writes."""
         written = [node for node in nodes if node.name in self.memories.nest.outputs]
         if not written:
             return

@@ -1,7 +1,8 @@
-"""The scalar functions of maps and reductions in any dialect.
+"""Expressions for the scalar functions of maps and reductions, in any dialect.
 
-A dialect's own function is used where it names one (`Dialect.calls`). Others are written out before the kernels, from
-the same polynomials in every dialect; they are kforge's own minimax fits, exact to the last two or three bits.
+If the language has a function of its own (`Dialect.calls`), that function is called. Otherwise the function is written
+out before the kernels, from the same polynomials in every dialect. They are kforge's own minimax fits, exact to the
+last two or three bits.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PLAIN = MappingProxyType(
 
 
 def map_value(code: Code, node: Node, operands: Sequence[Value | float]) -> Value:
-    """Return the value of a map, whose operands are values or numbers."""
+    """Return the value of a map node. Its operands are values of the kernel or plain numbers."""
     dialect, function = code.dialect, node.function
     kind = dialect.kind(node.dtype)
     if function in _TRUTHS:
@@ -64,7 +65,7 @@ def _text(code: Code, operand: Value | float, kind: str) -> str:
 
 
 def expression(code: Code, function: str, given: Sequence[str]) -> str:
-    """Return the expression of a function of values in float32, or of truths."""
+    """Return the expression that applies a function to operands in float32 or bool."""
     if (symbol := _INFIX.get(function)) is not None:
         return f"({given[0]} {symbol} {given[1]})"
     if (plain := _PLAIN.get(function)) is not None:
@@ -78,6 +79,7 @@ def expression(code: Code, function: str, given: Sequence[str]) -> str:
 
 
 def operand(value: Operand, read: Callable[[str], Value]) -> Value | float:
+    """Return the value of a node, by `read`, or a number as it is."""
     return read(value) if isinstance(value, str) else value
 
 
@@ -85,12 +87,12 @@ def operand(value: Operand, read: Callable[[str], Value]) -> Value | float:
 
 
 def start(dialect: Dialect, function: str) -> str:
-    """Return the value of an empty reduction."""
+    """Return the result of reducing no elements, as an expression."""
     return dialect.number(REDUCTIONS[function].nothing)
 
 
 def combined(code: Code, function: str, one: str, other: str) -> str:
-    """Return the combination of two partial results of a reduction."""
+    """Return the expression that combines two partial results of a reduction."""
     symbols = {"sum": "+", "prod": "*"}
     if function in symbols:
         return f"{one} {symbols[function]} {other}"
@@ -98,7 +100,8 @@ def combined(code: Code, function: str, one: str, other: str) -> str:
 
 
 def scanned(code: Code, function: str, one: str, other: str) -> str:
-    """Return the combination of two partial results of a scan, which keeps NaN."""
+    """Return the expression that combines two partial results of a scan. Unlike `combined`, it keeps NaN in maximum and
+    minimum."""
     if function in ("sum", "prod"):
         return combined(code, function, one, other)
     return expression(code, "maximum" if function == "max" else "minimum", [one, other])
@@ -108,7 +111,7 @@ def scanned(code: Code, function: str, one: str, other: str) -> str:
 
 
 def _polynomial(code: Code, name: str, x: str, factors: Sequence[float]) -> None:
-    """Declare the value of a polynomial by Horner's rule, from the highest power down."""
+    """Write statements that evaluate a polynomial of x by Horner's rule. `factors` begin with the highest power."""
     code.var(name, "float32", code.dialect.number(factors[0]))
     for factor in factors[1:]:
         code.assign(name, code.dialect.multiply_add(name, x, code.dialect.number(factor)))
@@ -125,7 +128,8 @@ def _minimum(code: Code) -> str:
 
 
 def _exp(code: Code) -> str:
-    """exp(x) = 2^k exp(r) with r in [-ln 2 / 2, ln 2 / 2]: a polynomial, and k put into the exponent bits."""
+    """Write exp(x) as 2^k exp(r) with r in [-ln 2 / 2, ln 2 / 2]: exp(r) is a polynomial, and k goes into the exponent
+    bits."""
     d = code.dialect
     code.let("inside", "float32", f"{d.calls['min']}({d.calls['max']}(x, (-86.6f)), 89.0f)")
     code.let("k", "float32", f"{d.calls['floor']}(inside * 1.44269504f + 0.5f)")
@@ -140,7 +144,7 @@ def _exp(code: Code) -> str:
 
 
 def _log(code: Code) -> str:
-    """log(x) = k ln 2 + log(m) with m in [sqrt(1/2), sqrt(2)]."""
+    """Write log(x) as k ln 2 + log(m) with m in [sqrt(1/2), sqrt(2)]."""
     d = code.dialect
     code.let("tiny", "bool", "x < 1.17549435e-38f")
     code.let("scaled", "float32", d.select("tiny", "x * 8388608.0f", "x"))
@@ -158,7 +162,7 @@ def _log(code: Code) -> str:
 
 
 def _expm1(code: Code) -> str:
-    """exp(x) - 1 without the loss that the subtraction has near zero."""
+    """Write exp(x) - 1. Near zero a polynomial replaces the subtraction, which would lose digits."""
     d = code.dialect
     _polynomial(code, "p", "x", (2.495704588e-5, 1.996218508e-4, 1.388860794e-3, 8.333182044e-3, 4.166666836e-2,
                                  1.666666714e-1, 0.5))  # fmt: skip
@@ -167,7 +171,7 @@ def _expm1(code: Code) -> str:
 
 
 def _log1p(code: Code) -> str:
-    """log(1 + x), and what the addition has lost."""
+    """Write log(1 + x), and correct it for the digits that the addition 1 + x loses."""
     d = code.dialect
     code.let("finite", "float32", d.select("x > 3e38f", "3e38f", "x"))
     code.let("total", "float32", "1.0f + finite")
@@ -177,15 +181,18 @@ def _log1p(code: Code) -> str:
 
 
 def _bounded(code: Code, bound: str) -> str:
-    """Return the value x * p / q, and exactly one beyond a bound: what a formula multiplies the rest with may be
-    large."""
+    """Return the expression x * p / q for |x| up to a bound, and exactly 1 or -1 beyond it.
+
+    It must be exact there, because the caller's formula may multiply 1 minus this value by a large number.
+    """
     d = code.dialect
     code.let("one", "float32", d.select("x < 0.0f", "(-1.0f)", "1.0f"))
     return d.select(f"{expression(code, 'abs', ['x'])} > {bound}", "one", "(x * p / q)")
 
 
 def _tanh(code: Code) -> str:
-    """A quotient of polynomials of x * x, up to where single precision has reached one."""
+    """Write tanh(x) as x times a quotient of polynomials of x * x, for |x| up to 8.9. Beyond, tanh is ±1 in single
+    precision."""
     code.let("s", "float32", f"{code.dialect.calls['min']}(x * x, 81.0f)")
     _polynomial(code, "p", "s", (-8.488745830e-14, 5.277961711e-11, -2.022525198e-8, 1.115431434e-5, 3.103956763e-3,
                                  1.308401058e-1, 9.999999934e-1))  # fmt: skip
@@ -194,7 +201,8 @@ def _tanh(code: Code) -> str:
 
 
 def _erf(code: Code) -> str:
-    """A quotient of polynomials of x * x, up to where single precision has reached one."""
+    """Write erf(x) as x times a quotient of polynomials of x * x, for |x| up to 3.88. Beyond, erf is ±1 in single
+    precision."""
     code.let("s", "float32", f"{code.dialect.calls['min']}(x * x, 15.21f)")
     _polynomial(code, "p", "s", (-1.267699960e-8, 4.586487548e-6, 3.758999959e-4, 3.835005416e-3, 5.422104958e-2,
                                  1.851063582e-1, 1.128379169))  # fmt: skip
@@ -216,7 +224,8 @@ _WRITTEN = MappingProxyType(
 
 
 def definitions(dialect: Dialect, names: Iterable[str]) -> list[str]:
-    """Return the texts of these functions and of those that they call, each once and before its first use."""
+    """Return the definitions of the named functions and of all functions that they call, each once and before its first
+    use."""
     texts: dict[str, str] = {}
 
     def define(name: str) -> None:
@@ -237,6 +246,6 @@ def definitions(dialect: Dialect, names: Iterable[str]) -> list[str]:
 
 
 def title(nodes: Iterable[Node], sizes: Sequence[int]) -> str:
-    """Return a title: what a kernel computes, and for how many elements."""
+    """Return the comment above a kernel: the operators that it computes, and its sizes."""
     origins = list(dict.fromkeys(node.origin for node in nodes if node.origin))
     return f"{', '.join(origins) or 'maps'}: {' x '.join(map(str, sizes)) or '1'}"

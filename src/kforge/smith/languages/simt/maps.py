@@ -1,7 +1,7 @@
-"""Writes elementwise kernels.
+"""Writes elementwise kernels for the SIMT languages.
 
-flat     a thread has four neighbours in the output, which are read and written at once where they lie side by side
-tiled    some operand is transposed: a group works on a square, so that each operand is read along its own memory
+flat     a thread computes four neighbouring outputs; contiguous operands are read and written as vectors of four tiled
+some operand is transposed: a thread group computes a square tile, to keep reads and writes close in memory
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.plan import SimtPlan
 
 SIDE, ROWS = 32, 8
-"""Side of a square, and its rows that a group of threads works on at a time."""
+"""Side of a square tile, in elements, and the number of its rows that a thread group processes at a time."""
 FOUR = 4
 PARTS = ("x", "y", "z", "w")
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: SimtPlan, dialect: Dialect) -> tuple[Kernel, Memories]:
+    """Return the elementwise kernel of a nest, and the tensors that are its parameters."""
     memories = Memories(nest, graph)
     across = _transposed(nest)
     write = _tiled if across is not None else _flat
@@ -59,7 +60,7 @@ def _flat(name: str, memories: Memories, plan: SimtPlan, dialect: Dialect) -> Ke
 
 
 def _four(code: Code, memories: Memories, i: IndexText) -> None:
-    """Write the statements for four neighbours."""
+    """Write the statements that compute four neighbouring outputs."""
     nest, dialect = memories.nest, code.dialect
     places = [Elements(code, memories, (i,), f"_{part}") for part in PARTS]
     nodes = nest.sweeps[0].elements
@@ -101,7 +102,7 @@ def _beside(code: Code, memories: Memories, buffer: Buffer, address: str) -> Val
 
 
 def _is_vector(buffer: Buffer) -> bool:
-    """Return whether four neighbours lie side by side at an aligned address."""
+    """Return whether four neighbouring elements of the buffer can be read or written as one aligned vector."""
     aligned = not any(step % FOUR for step in buffer.steps[:-1]) and buffer.offset % FOUR == 0
     return buffer.dtype == "float32" and bool(buffer.steps) and buffer.steps[-1] == 1 and aligned
 
@@ -134,7 +135,8 @@ def _tiled(name: str, memories: Memories, plan: SimtPlan, dialect: Dialect) -> K
 
 
 def _transposed(nest: Nest) -> int | None:
-    """Return the loop along which a transposed operand is contiguous; None where no operand is transposed."""
+    """Return the loop along which some operand is contiguous although the output is not, or None if there is no such
+    operand."""
     last = len(nest.loops) - 1
     for buffer in nest.buffers:
         for axis, step in enumerate(buffer.steps[:-1]):

@@ -1,4 +1,4 @@
-"""The choices for SIMT kernels, and the moves from one choice to another."""
+"""The choices of a plan for SIMT kernels, and the moves: changes of one choice that the smith can recommend."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from kforge.smith.plan import Move, Plan
 
 @dataclass(frozen=True)
 class SimtPlan(Plan):
+    """The choices for kernels in SIMT languages, in addition to those of all languages."""
+
     ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
         "group": (32, 1024), "each": (1, 64), "vector": (0, 1), "held": (0, 32), "parts": (1, 1024), "tile": (16, 128),
         "products": (0, 2),
     }  # fmt: skip
 
     group: int = 256
-    """Threads of a group."""
+    """Number of threads of a thread group."""
     each: int = 8
-    """Elements of a row per thread, before more threads share it."""
+    """Number of elements of a row that one thread reduces. Longer rows are shared by more threads."""
     vector: int = 1
-    """Whether an elementwise kernel reads and writes four neighbours at once."""
+    """1: elementwise kernels read and write four neighbouring elements at once. 0: one element at a time."""
     held: int = 16
     """Most elements of a row that a thread keeps in registers from one sweep to the next."""
     parts: int = 64
-    """Most groups that share one long row."""
+    """Most thread groups that share one long row."""
     tile: int = 64
-    """Rows and columns of a tile of a matrix product."""
+    """Number of rows and columns of a tile of a matrix product."""
     products: int = 1
-    """Which products have kernels of their own where torch's are fast: 0 none, 1 those expected to gain, 2 all."""
+    """Which products get a kernel of kforge on a device whose library is fast: 0 none, 1 the smaller ones, 2 all."""
 
 
 MOVES = (

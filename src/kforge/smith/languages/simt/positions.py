@@ -1,4 +1,4 @@
-"""Writes argmax and argmin: the position of the largest or smallest element along an axis."""
+"""Writes argmax and argmin for the SIMT languages: the index of the largest or smallest element along an axis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def kernel(
     name: str, node: Node, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of an argmax or argmin call and its arguments; None for other calls."""
+    """Return the kernel of an argmax or argmin call, and the argument for each parameter. None for other calls."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     positional, named = node.arguments if node.kind == "call" else ((), {})
     if packet not in ("argmax", "argmin") or named or not isinstance(positional[0], Ref) or not node.size:

@@ -1,7 +1,9 @@
-"""Writes matrix products by tiles: a group computes a tile of the result, and each thread a part of it in registers.
+"""Writes matrix products in tiles: a thread group computes one tile of the result, and each thread keeps a part of the
+tile in registers.
 
-A step of the inner axis at a time is brought into shared memory, so that each element is read once for a whole tile.
-Where elements come from is said by `Operand`s, so that convolutions are products, too (`convolutions.py`).
+In each step, a slice of both factors is loaded into shared memory, so that each element is read once per tile. An
+`Operand` says how an element of a factor is read, so that convolutions can be written as products, too
+(`convolutions.py`).
 """
 
 from __future__ import annotations
@@ -27,36 +29,39 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Factor, Product
 
 SIDE = 16
-"""Threads of a group along each side of a tile."""
+"""Number of threads of a group along each side of a tile."""
 GROUP = SIDE * SIDE
 STEP = 16
-"""Elements of the inner axis that are in shared memory at a time; half as many in large tiles."""
+"""Number of elements of the inner axis that are in shared memory at a time. Large tiles use half as many."""
 PADDING = 4
-"""Words between two lines in shared memory, so that threads that write a column do not meet in one bank."""
+"""Unused words after each line in shared memory. They avoid bank conflicts between threads that write a column."""
 LARGE = 1 << 27
-"""Multiplications above which torch's products are taken to be faster than ours, where the device's library is good."""
+"""Number of multiplications above which a product is left to torch, on devices whose library is fast."""
 
 
 class Operand(Protocol):
-    """One side of a product: its elements by line (a row of the left one, a column of the right one) and step `k`."""
+    """How one factor of a product is read. An element is given by its line (a row of the left factor, a column of the
+    right factor) and by `k`, its index along the inner axis."""
 
     @property
     def by_step(self) -> bool:
-        """Whether neighbouring steps, and not neighbouring lines, lie side by side in memory."""
+        """Whether elements with neighbouring `k` are contiguous in memory. Otherwise elements of neighbouring lines
+        are."""
         ...
 
     def prepare(self, code: Code, line: str) -> None:
-        """Write the statements that only depend on the line, for example where its window begins."""
+        """Write the statements that `element` needs first, for example the image and the channel of an element."""
         ...
 
     def element(self, code: Code, line: str) -> Value:
-        """Write the statements that give the element at a line and step `k`, both within their bounds."""
+        """Write the statements that read the element at this line and `k`, and return its value. Both are within
+        bounds."""
         ...
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A batch of products: rows and columns of the result, and the length of the sums."""
+    """Sizes of a batch of matrix products: rows and columns of the result, and the length of the sums (`inner`)."""
 
     batches: int
     rows: int
@@ -70,7 +75,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Strided:
-    """A matrix in memory."""
+    """A factor that is a matrix in memory, read by its strides."""
 
     memory: str
     factor: Factor
@@ -98,7 +103,8 @@ class Strided:
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of a matrix product with its tail; None for other calls, and where torch's is taken."""
+    """Return the kernel of a matrix product with the elementwise operations that follow it (`tail`), and the argument
+    for each parameter. None if the call is not a product or is left to torch."""
     form, after = product_of(node, context.graph), tail_of(node, tail, context)
     if form is None or after is None or not node.size or not form.inner:
         return None
@@ -119,7 +125,7 @@ def kernel(
 
 
 def is_left(sizes: Sizes, plan: SimtPlan, dialect: Dialect) -> bool:
-    """Return whether torch does this product."""
+    """Return whether this product is left to torch."""
     if not dialect.library_products or plan.products == 2:
         return False
     return not plan.products or sizes.work > LARGE
@@ -130,13 +136,13 @@ def _given(factor: Factor, context: Context) -> str:
 
 
 def _reaches_far(form: Product, context: Context) -> bool:
-    """Return whether an index of 32 bits is too short."""
+    """Return whether the product has too many elements for 32-bit indices."""
     sizes = [context.graph[factor.base].size for factor in (form.left, form.right)]
     return max(*sizes, form.batches * form.rows * form.columns) > MOST
 
 
 class Tiled:
-    """A kernel that computes a batch of products by tiles."""
+    """Writes the kernel that computes a batch of matrix products in tiles."""
 
     def __init__(self, name: str, said: str, sizes: Sizes, plan: SimtPlan, dialect: Dialect) -> None:
         self.sizes, self.dialect = sizes, dialect
@@ -147,8 +153,11 @@ class Tiled:
         self.code = Code(dialect, self.kernel)
 
     def write(self, left: Operand, right: Operand, after: Tail, place: str, bias: object = None) -> None:
-        """Write the kernel. `place` is the number of a result, by `batch`, `row` and `column`; `bias` returns a value
-        to be added."""
+        """Write the kernel.
+
+        `place` is the expression for the index of a result, in terms of `batch`, `row` and `column`. `bias`, if it is
+        callable, returns the expression to add to the result.
+        """
         code, (rows, columns) = self.code, (self.down // SIDE, self.across // SIDE)
         after.declare(code)
         count = self.tiles[0] * self.tiles[1]
@@ -196,7 +205,8 @@ class Tiled:
                 code.assign(place, self.dialect.multiply_add("down", "across[b]", place))
 
     def _bring(self, operand: Operand, memory: str, lines: int, name: str, end: int) -> None:
-        """Bring the elements of some lines and steps into shared memory; zeros where there are none."""
+        """Write the statements that load a slice of one factor into shared memory. Elements beyond the matrix are
+        zero."""
         code = self.code
         with code.loop("turn", -(-lines * self.step // GROUP), unroll=True):
             code.let("n", "int32", f"{THREAD_INDEX} + turn * {GROUP}")
@@ -222,7 +232,8 @@ class Tiled:
 
 
 def _tile(sizes: Sizes, plan: SimtPlan) -> tuple[int, int]:
-    """Return the rows and columns of a tile: as the plan wants them, and fewer for small results."""
+    """Return the number of rows and columns of a tile. It is the plan's `tile`, made smaller if too few tiles would
+    fill the device."""
     down, across = (max(SIDE, min(plan.tile, block_of(size))) for size in (sizes.rows, sizes.columns))
     while (
         max(down, across) > 2 * SIDE and sizes.batches * -(-sizes.rows // down) * -(-sizes.columns // across) < FILLED

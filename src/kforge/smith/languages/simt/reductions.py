@@ -1,7 +1,8 @@
-"""Writes reductions, softmax and norms: sweeps over the elements of each place, with what follows from each sweep.
+"""Writes reductions, softmax and norms for the SIMT languages: sweeps over the elements of each place, and the values
+computed from each sweep's result.
 
-One kernel does all sweeps where there are enough places. Few long ones are shared by several groups: then each sweep
-that reduces is a kernel, which leaves partial results in memory, and the next kernel combines these first.
+If there are enough places, one kernel does all sweeps. If there are few long places, several thread groups share each.
+Each sweep with a reduction is then a kernel of its own that stores partial results, and the next kernel combines them.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.plan import SimtPlan
 
 PIECE = 256
-"""Most elements that a thread adds up before their sum is added to the total: so the rounding error stays small."""
+"""Most elements that a thread adds up before it adds their sum to its total. Pieces keep the rounding error small."""
 PARTIAL = "parts"
-"""The parameter that holds partial results between kernels."""
+"""Name of the parameter for the partial results that one kernel passes to the next."""
 MOST_HELD = 4
 """Most operands that a thread keeps in registers from one sweep to the next."""
 
 
 class Reductions:
-    """The kernels of a nest with reductions."""
+    """Writes the kernels of a nest with reductions, and keeps them in `kernels`."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: SimtPlan, dialect: Dialect) -> None:
         self.name, self.nest, self.graph, self.plan, self.dialect = name, nest, graph, plan, dialect
@@ -50,7 +51,7 @@ class Reductions:
 
     @property
     def parts_size(self) -> int:
-        """The number of partial results between two kernels."""
+        """Number of partial results that must be stored between kernels. 0 if one kernel does everything."""
         return self.place.size * self.team.parts * len(self.reductions) if self.team.parts > 1 else 0
 
     # --- one kernel ---------------------------------------------------------------------------------------------
@@ -99,7 +100,8 @@ class Reductions:
         return self.dialect.select(f"{one} < {other}", one, other)
 
     def _from_parts(self, body: Elements, sweep: Sweep) -> None:
-        """Combine what the groups have left of a sweep."""
+        """Write the statements that combine the partial results of a sweep, and compute the values that follow from
+        it."""
         code = body.code
         for node in sweep.reductions:
             name = code.var(f"{node.name}_all", "float32", start(self.dialect, node.function))
@@ -159,7 +161,7 @@ class Reductions:
 
     @property
     def _steps(self) -> int:
-        """Elements of a place that one thread has, where a single kernel does all of them."""
+        """Number of elements of a place that one thread processes if one kernel does all sweeps."""
         return -(-self.i.size // self.team.size)
 
     @property
@@ -168,7 +170,7 @@ class Reductions:
         return self.team.parts == 1 and len(self.nest.sweeps) > 1 and self._steps <= self.plan.held
 
     def _held_buffers(self) -> list[Buffer]:
-        """Return the operands that more than one sweep reads at each element."""
+        """Return the operands to keep in registers: those that several sweeps read for each element."""
         if not self._holds:
             return []
         count: dict[str, int] = {}
@@ -228,7 +230,8 @@ class Reductions:
             body.code.assign(target, combined(body.code, node.function, target, value))
 
     def _from_register(self, body: Elements, buffer: Buffer) -> Value | None:
-        """Return an operand that a thread keeps; the first sweep that needs it reads it."""
+        """Return the value of an operand that the thread keeps in a register, or None if it is not kept. The first use
+        loads the register."""
         if buffer.name not in self._arrays:
             return None
         register = f"{buffer.name}_held[k]"

@@ -1,9 +1,9 @@
-"""Writes regions with scans (running sums, products and extremes), with the maps before and after them.
+"""Writes scans (running sums, products, maxima and minima) for the SIMT languages, with the maps before and after them.
 
-Columns, and rows that are short: a thread walks through its place. Longer rows: a group walks through a row by tiles.
-Each thread combines a few neighbours, the group scans these totals in shared memory, and then each thread walks through
-its neighbours again with the value before them. Few long rows are shared by several groups: a first kernel computes the
-total of each part.
+Columns and short rows: one thread scans a whole place. Longer rows: a thread group goes through a row in tiles. Each
+thread combines a few neighbours, the group scans these totals in shared memory, and each thread goes through its
+neighbours again, beginning with the total before them. Few long rows: several groups share a row, and a first kernel
+computes the total of each part.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.plan import SimtPlan
 
 PARTIAL = "totals"
-"""The parameter that holds the total of each part."""
+"""Name of the parameter that holds the total of each part of a row."""
 SHORT = 32
-"""Rows up to this length are scanned by one thread each."""
+"""Rows of at most this many elements are scanned by one thread each."""
 EACH = 4
-"""Neighbours of a row that one thread scans at a time."""
+"""Number of neighbouring elements that one thread scans in each tile."""
 
 
 class Scans:
-    """The kernels of a nest with scans."""
+    """Writes the kernels of a nest with scans, and keeps them in `kernels`."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: SimtPlan, dialect: Dialect) -> None:
         self.name, self.nest, self.dialect = name, nest, dialect
@@ -139,7 +139,8 @@ class Scans:
         return self.dialect.select(f"{one} < {other}", one, other)
 
     def _across(self, code: Code, node: Node) -> None:
-        """Scan the totals of a group's threads: each then has the value before its own elements, and the carry."""
+        """Write the scan over the totals of the group's threads. Each thread then has the total before its own
+        elements, and the carry for the next tile."""
         running, carry = f"{node.name}_running", f"{node.name}_carry"
         memory = code.shared("float32", f"of_{node.function}", self.group)
         own = f"{memory}[{THREAD_INDEX}]"
@@ -161,7 +162,8 @@ class Scans:
         code.barrier()
 
     def _walk(self, code: Code, *, stores: bool) -> None:
-        """Write the statements of one element. Without stores, only the totals of the scans are wanted."""
+        """Write the statements for one element. With `stores=False` they only update the running values of the
+        scans."""
         code.let("i", self.kind, f"{self.i.size - 1} - count" if self.backwards else "count")
         body = Elements(code, self.memories, (self.place, self.i))
         if not stores:
@@ -173,7 +175,7 @@ class Scans:
             if node.kind != "scan":
                 body.compute([node])
                 continue
-            if node.arguments.without_itself:
+            if node.arguments.exclusive:
                 value = code.let(code.name(f"{node.name}_value"), "float32", f"{node.name}_running")
                 self._combine(body, node)
             else:

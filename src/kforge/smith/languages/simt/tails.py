@@ -1,4 +1,5 @@
-"""Runs the maps after a call in the kernel of the call itself: its results never reach memory."""
+"""Runs the maps that follow a call (its tail) in the kernel of the call, so that the call's own result is never
+stored."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class Tail:
-    """What a kernel does with its results: it applies the maps and stores them. `i` counts all results."""
+    """The end of a kernel: it applies the maps to each result and stores the outcome. The variable `i` is the index of
+    the result."""
 
     def __init__(self, node: Node, following: Nest | None, context: Context) -> None:
         self.node, self.following = node, following
@@ -38,7 +40,7 @@ class Tail:
         return self.memories.given(self.context)
 
     def finish(self, code: Code, result: Value) -> None:
-        """Write the statements on one result, where `i` is its number."""
+        """Write the statements for one result. The variable `i` holds its index."""
         if self.following is None or self.memories is None:
             code.store(f"{self.node.name}_out", "i", result)
             return
@@ -52,7 +54,7 @@ class Tail:
 
     @property
     def said(self) -> str:
-        """The text for the kernel's title."""
+        """The tail's part of the comment above the kernel."""
         if self.following is None:
             return ""
         sizes = [loop.size for loop in self.following.loops]
@@ -60,7 +62,8 @@ class Tail:
 
 
 def tail_of(node: Node, region: Region | None, context: Context) -> Tail | None:
-    """Return the tail; None where an element of the tail needs other elements of the call's result."""
+    """Return the tail for a call: the maps in `region`, or only a store if `region` is None. None if an element of the
+    maps needs more than one element of the call's result."""
     if region is None:
         return Tail(node, None, context)
     following = nest(region, context.graph)

@@ -1,7 +1,9 @@
-"""Divides the work of reductions among threads: a *team* of threads shares a place, and a group has several teams.
+"""Divides the work of a reduction among threads. A *team* of threads shares one place (such as a row), and a thread
+group has several teams.
 
-Rows: the threads of a team are neighbours, since the elements of a row are. Columns: threads that are neighbours have
-neighbouring places, and those of a team lie apart. A team of one needs no exchange.
+If rows are reduced, the threads of a team are neighbours, because the elements of a row are neighbours in memory. If
+columns are reduced, neighbouring threads have neighbouring columns, and the threads of a team lie apart. A team of one
+thread exchanges nothing.
 """
 
 from __future__ import annotations
@@ -21,34 +23,35 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.plan import SimtPlan
 
 LANES = 32
-"""Fewest neighbouring columns that a group reads at once: a whole line of a cache."""
+"""Fewest neighbouring columns that a thread group reads at once: one cache line."""
 FILLED = 264
-"""Groups that fill a device: two for each of 132 multiprocessors."""
+"""Number of thread groups that fill a device: two for each of 132 multiprocessors."""
 ENOUGH_THREADS = 1 << 16
-"""Threads below which a device is not busy, so that more of them share a place."""
+"""Number of threads below which a device is not busy. With fewer, more threads share each place."""
 WORTH_SPLITTING = 32
-"""Fewest elements per thread for which a place is shared by several groups."""
+"""Fewest elements per thread for which several thread groups share one place."""
 
 
 @dataclass(frozen=True)
 class Team:
-    """How a group's threads share places."""
+    """How the threads of a group share places. `group` is the number of threads of a group; `rows` says whether rows
+    are reduced, not columns."""
 
     group: int
     size: int
-    """Threads of a team, a power of two."""
+    """Number of threads of a team, a power of two."""
     rows: bool
     parts: int = 1
-    """Groups that share one place."""
+    """Number of thread groups that share one place."""
 
     @property
     def places(self) -> int:
-        """Places of a group."""
+        """Number of places that one thread group processes."""
         return self.group // self.size
 
     @property
     def place(self) -> str:
-        """The number of a thread's place in its group."""
+        """Expression for the index, within the thread group, of the place that a thread works on."""
         if self.size == 1:
             return THREAD_INDEX
         if self.places == 1:
@@ -57,7 +60,7 @@ class Team:
 
     @property
     def member(self) -> str:
-        """The number of a thread in its team."""
+        """Expression for the index of a thread within its team."""
         if self.size == 1:
             return "0"
         if self.places == 1:
@@ -66,7 +69,7 @@ class Team:
 
 
 def team_for(places: int, length: int, *, rows: bool, plan: SimtPlan, dialect: Dialect) -> Team:
-    """Return the division of this many places of this length."""
+    """Return how to divide `places` places of `length` elements among threads."""
     group = min(plan.group, dialect.most_threads)
     wanted = max(1, block_of(-(-length // plan.each)))
     if rows:
@@ -89,8 +92,10 @@ def team_for(places: int, length: int, *, rows: bool, plan: SimtPlan, dialect: D
 
 
 def reduced(code: Code, team: Team, values: Sequence[tuple[str, str]]) -> None:
-    """Combine variables among the threads of a team, so that all of them have the results. Values: the function and
-    the variable of each."""
+    """Write the statements that combine variables over all threads of a team; every thread then has the results.
+
+    `values` has the reduction's function and the variable's name for each.
+    """
     if team.size == 1:
         return
     width = code.dialect.subgroup
@@ -124,7 +129,7 @@ def _by_subgroups(code: Code, team: Team, values: Sequence[tuple[str, str]], wid
 
 
 def _by_shared_memory(code: Code, team: Team, values: Sequence[tuple[str, str]]) -> None:
-    """Write a tree: in every step half of the threads add what the other half has."""
+    """Write a tree reduction in shared memory: in each step, half of the threads add the values of the other half."""
     apart = 1 if team.rows else team.places
     for function, name in values:
         memory = code.shared("float32", f"of_{function}", team.group)
@@ -143,7 +148,8 @@ def _by_shared_memory(code: Code, team: Team, values: Sequence[tuple[str, str]])
 
 
 def first_position(code: Code, team: Team, name: str, holds: str, length: int) -> None:
-    """Let every thread of a team have the lowest position among threads for which a condition holds."""
+    """Write the statements that give every thread of a team the smallest value of the variable `name` among the threads
+    for which the condition `holds` is true."""
     if team.size == 1:
         return
     apart = 1 if team.rows else team.places

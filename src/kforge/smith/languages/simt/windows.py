@@ -1,4 +1,5 @@
-"""Writes pooling and depthwise convolutions: a thread has one output, and the maps after it are in the same kernel."""
+"""Writes pooling and depthwise convolutions for the SIMT languages. A thread computes one output, with the maps that
+follow."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
 AXES = ("z", "y", "x")
 MOST = (1 << 31) - (1 << 16)
-"""Most elements that an index of 32 bits counts, with room for those of the last group."""
+"""Most elements that a 32-bit index can count, less a margin for the threads of the last group."""
 
 
 def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
-    """Return the kernel of a pooling or depthwise convolution with its tail; None for other calls."""
+    """Return the kernel of a pooling or a depthwise convolution with the elementwise operations that follow it
+    (`tail`), and the argument for each parameter. None for other calls."""
     graph = context.graph
     form = convolution_of(node, graph)
     packet = node.function.removeprefix("aten.").partition(".")[0]
@@ -61,7 +63,7 @@ def kernel(
 
 
 def _value(code: Code, window: Window, channels: int, names: dict[str, str]) -> str:
-    """Write the loop over a window. Returns the variable with its result."""
+    """Write the loop over a window, and return the name of the variable with its result."""
     dialect, weighted = code.dialect, "weight" in names
     outputs = window.outputs
     code.let("plane", "int32", f"i / {math.prod(outputs)}")
@@ -92,7 +94,7 @@ def _divisor(window: Window) -> int:
 
 
 def _loops(code: Code, window: Window, axis: int, *, counted: bool, weighted: bool) -> None:
-    """Write the loops of a window from one axis on, and the statements for each of its elements."""
+    """Write the loops over a window from this axis on, and inside them the statements for one element."""
     dialect = code.dialect
     if axis < len(AXES):
         name, count = AXES[axis], window.window[axis]
@@ -113,7 +115,7 @@ def _loops(code: Code, window: Window, axis: int, *, counted: bool, weighted: bo
         code.assign("result", dialect.multiply_add(value, code.load("weight", tap).text, "result"))
     elif window.is_maximum:
         code.let("value", "float32", value)
-        # what is not a number stays, as torch keeps it
+        # NaN stays NaN, as in torch
         larger = f"(value > result || {dialect.is_nan('value')})"
         code.assign("result", dialect.select(larger, "value", "result"))
     else:

@@ -1,4 +1,4 @@
-"""Triton: kernels are functions of the program, compiled at their first launch."""
+"""The Triton language. Kernels are Python functions of the program, which Triton compiles at their first launch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 
 
 class Triton:
+    """Implements `Language` for Triton."""
+
     plan = TritonPlan
     moves = MOVES
     imports = ("import triton", "import triton.language as tl")
     on_host = False
     kinds = ("map", "reduce", "scan")
     most_nodes = 800
-    """Most nodes of a graph: an unrolled loop over 512 steps did not build within a minute."""
+    """Most nodes of a graph for which kernels are written. An unrolled loop over 512 steps did not compile within a
+    minute."""
     rules = (vectors.product_with_vector,)
 
     def region(self, name: str, region: Region, context: Context) -> WrittenKernel:

@@ -1,7 +1,7 @@
-"""Scalar functions and reductions as Triton expressions.
+"""Tables of Triton expressions for scalar functions, reductions and scans.
 
-Triton's own exp and division are approximations of the hardware. Where their error would grow with the argument, kforge
-has its own function, written out once before the kernels.
+Triton's own exp and division are the hardware's approximations. If their error would grow with the argument, kforge has
+a function of its own, which is written once before the kernels.
 """
 
 from __future__ import annotations
@@ -35,20 +35,24 @@ MAPS = MappingProxyType(
         "piece": "{0}", "coarse": "({0} + 2048.0) - 2048.0", "fine": "{0} - (({0} + 2048.0) - 2048.0)",
     }
 )  # fmt: skip
-"""Expressions of maps. Operands are names and numbers, so they need no brackets; negative numbers have them already."""
+"""Expressions of maps. Operands are names or numbers, so they need no brackets; negative numbers come with brackets."""
 
 EXP_FROM_THE_LARGEST = "tl.exp({0})"
-"""exp for arguments that are at most zero, because the maximum was subtracted. The hardware's relative error grows with
-the size of the argument while the result shrinks, so compared with the largest result, which is one, it stays in the
-last bits. It takes a fifth of the instructions."""
+"""exp for arguments of at most zero, as in a softmax, from which the maximum was subtracted.
+
+The hardware's relative error grows with the size of the argument, but the result shrinks faster. Compared with the
+largest result of the row, which is 1, the error stays in the last bits. This exp takes a fifth of the instructions.
+"""
 
 OVER_THEIR_SUM = "{0} * (1.0 / {1})"
-"""The division in a softmax: by a sum of exponentials of v - max(v). The sum is at least one, so its inverse is finite,
-and is computed once per row. The hardware's division takes nine instructions per element, and is no more exact."""
+"""Division by a sum of exponentials, as in a softmax. The sum is at least 1, so its inverse is finite.
+
+The inverse is computed once per row. The hardware's division takes nine instructions per element and is no more exact.
+"""
 
 
 def map_text(node: Node, graph: Graph) -> str:
-    """Return the expression of a map, with {0}, {1} … for its operands."""
+    """Return the expression of a map node, with {0}, {1} … for its operands."""
     if node.function == "exp" and is_from_the_largest(node, graph):
         return EXP_FROM_THE_LARGEST
     if node.function == "div" and is_one_at_least(node.inputs[1], graph):
@@ -58,8 +62,10 @@ def map_text(node: Node, graph: Graph) -> str:
 
 @dataclass(frozen=True)
 class ReductionText:
+    """The Triton expressions of a reduction."""
+
     start: str
-    """The value of an empty reduction, which masked elements have, too."""
+    """The result of reducing no elements. Masked elements have this value, too."""
     combine: str
     """Expression that combines two values {0} and {1}."""
     along: str
@@ -78,12 +84,12 @@ REDUCTIONS = MappingProxyType(
 
 @dataclass(frozen=True)
 class Scan:
-    """The expressions of a scan. Unlike those of a reduction, they keep NaN."""
+    """The expressions of a scan. Unlike the expressions of a reduction, they keep NaN."""
 
     combine: str
     along: str
     running: str
-    """Expression that scans a block {0} along its axis {1}; {2} is the option for a reversed scan."""
+    """Expression that scans a block {0} along its axis {1}. {2} is the option for a reversed scan."""
 
 
 SCANS = MappingProxyType(
@@ -201,13 +207,13 @@ _NEEDS = MappingProxyType(
 
 
 def used_in(text: str) -> tuple[str, ...]:
-    """Return the helper functions that a kernel calls."""
+    """Return the names of the helper functions that a kernel's text calls."""
     words = set(re.findall(r"\w+", re.sub("#.*", "", text)))
     return tuple(name for name in _TEXTS if name in words)
 
 
 def definitions(names: Iterable[str]) -> list[str]:
-    """Return the texts of these functions and of those that they call, each once."""
+    """Return the source of the named helper functions and of all that they call, each once."""
     wanted = {needed for name in names for needed in (*_NEEDS.get(name, ()), name)}
     return [text.strip("\n") for name, text in _TEXTS.items() if name in wanted]
 

@@ -1,4 +1,4 @@
-"""The choices for Triton kernels, and the moves from one choice to another."""
+"""The choices of a plan for Triton kernels, and the moves: changes of one choice that the smith can recommend."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from kforge.smith.plan import Move, Plan
 
 @dataclass(frozen=True)
 class TritonPlan(Plan):
+    """The choices for Triton kernels, in addition to those of all languages."""
+
     ranges: ClassVar[dict[str, tuple[int, int]]] = Plan.ranges | {
         "block": (1, 65536), "tile": (1, 65536), "columns": (1, 8192), "share": (1, 1024), "relay": (0, 1),
         "split": (0, 2),
     }  # fmt: skip
 
     block: int = 1024
-    """Elements per program of an elementwise kernel."""
+    """Number of elements per program instance of an elementwise kernel."""
     tile: int = 4096
-    """Elements per program of a reduction: several short rows, or a piece of a long one."""
+    """Number of elements per program instance of a reduction: several short rows, or a piece of a long row."""
     columns: int = 256
-    """Most columns that a program reduces side by side."""
+    """Most columns that one program instance reduces together."""
     share: int = 32
-    """Elements of a block per thread; fewer means more warps."""
+    """Number of elements of a block per thread. A smaller number gives more warps."""
     relay: int = 1
-    """Whether the programs of two sweeps over much memory take turns in one kernel."""
+    """1: two sweeps over much memory may share one kernel, in which program instances of both sweeps alternate
+    (`reduction/reductions.py`). 0: never."""
     split: int = 1
-    """Which products are computed by halves on matrix units: 0 none, 1 those that gain by a rough estimate, 2 all."""
+    """Which matrix products are computed from half-precision parts on matrix units: 0 none, 1 those that a rough
+    estimate expects to gain, 2 all."""
 
 
 MOVES = (

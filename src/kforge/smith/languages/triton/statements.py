@@ -1,7 +1,7 @@
-"""Writes the lines of a kernel: values of nodes under their names, loads and stores.
+"""Writes the lines of a Triton kernel: values, loads and stores.
 
-A block of elements has one axis for each index. An input is read where it is first needed, under the masks of the
-indices that its address depends on.
+A block of elements has one axis for each index variable. An input is loaded when it is first needed, under the masks of
+the indices on which its address depends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INDENT = "    "
 LAST = 65_535
-"""Most programs along a launch's second axis; the first axis allows 2^31."""
+"""Most program instances along the second axis of a launch. The first axis allows 2^31."""
 KEPT = ', eviction_policy="evict_last"'
 _TAKES_BOOLS = frozenset({"and", "or", "not", "eq", "ne", "float"})
 
@@ -33,26 +33,27 @@ class Statements:
     nest: Nest
     indices: tuple[IndexText, ...]
     masks: dict[str, str]
-    """The mask of each index, by its name; absent where its blocks end with it."""
+    """The mask of each index variable, by name. An index without a mask never goes beyond its end."""
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     values: dict[str, str] = field(default_factory=dict)
     hint: str = ""
-    """A load option: how long a cache should keep what is read."""
+    """An option for loads that says how long the cache should keep the elements."""
 
     def say(self, line: str) -> None:
         self.lines.append(INDENT * self.depth + line)
 
     def nested(self, hint: str = "", whole: Sequence[str] = ()) -> Statements:
-        """Return the statements of a loop's body: it knows the values from outside, and its own values stay inside.
+        """Return a body for a loop. It knows the values computed so far, and its own values are not known outside.
 
-        `whole`: indices that need no mask in it.
+        `whole` names the indices that need no mask inside the loop.
         """
         masks = {name: mask for name, mask in self.masks.items() if name not in whole}
         return replace(self, masks=masks, depth=self.depth + 1, values=dict(self.values), hint=hint)
 
     def beside(self, hint: str = "") -> Statements:
-        """Return statements after a loop, with the values known before it."""
+        """Return a body at the same depth, for code after a loop. It knows the values computed so far, but does not add
+        to them."""
         return replace(self, values=dict(self.values), hint=hint)
 
     def compute(self, nodes: Iterable[Node]) -> None:
@@ -63,7 +64,7 @@ class Statements:
                 self.values[node.name] = node.name
 
     def read(self, name: str) -> str:
-        """Return the variable that holds a node's value, loading it if necessary."""
+        """Return the name of the variable that holds a node's value, and write the load if it is not loaded yet."""
         if name not in self.values:
             buffer = self.nest.buffer(name)
             mask = self._mask(index for index in self.indices if index.moves(buffer.steps))
@@ -88,8 +89,8 @@ class Statements:
                 self.say(f"tl.store({address}{self._address(buffer)}, {self.values[node.name]}{mask}{hint})")
 
     def _hint(self, buffer: Buffer) -> str:
-        """Return the load hint. Elements that several places share stay in the cache, because the next place reads them
-        again."""
+        """Return the hint for loading a buffer. Elements that several places share should stay in the cache, since the
+        next place reads them again."""
         shared = any(index.size > 1 and not index.moves(buffer.steps) for index in self.indices)
         return KEPT if self.hint and shared else self.hint
 
@@ -115,30 +116,32 @@ class Statements:
 
 
 def launch(name: str, grid: Sequence[int], given: Sequence[str], warps: int, stages: int = 0) -> str:
-    """The statement that runs a kernel."""
+    """Return the Python statement that launches a kernel."""
     programs = f"({', '.join(map(str, grid))}{',' if len(grid) == 1 else ''})"
     options = f"num_warps={warps}" + (f", num_stages={stages}" if stages else "")
     return f"{name}[{programs}]({', '.join([*given, options])})"
 
 
 def grid_of(tiles: int, batches: int) -> tuple[list[int], str, str]:
-    """Return the grid for a number of tiles per batch, and the lines by which a program finds its tile and batch."""
+    """Return the launch grid for a number of tiles per batch, and the expressions for the tile and the batch of a
+    program instance."""
     if batches <= LAST:
         return [tiles, batches], "tl.program_id(0)", "tl.program_id(1)"
     return [tiles * batches], f"(tl.program_id(0) % {tiles})", f"(tl.program_id(0) // {tiles})"
 
 
 def parameters(nest: Nest) -> str:
-    """Return parameter names for the memories, which do not clash with names that a kernel uses."""
+    """Return the kernel's parameter names. Their suffix keeps them different from all other names in the kernel."""
     return ", ".join(memory_name(buffer, nest) for buffer in nest.memories)
 
 
 def memory_name(buffer: Buffer, nest: Nest) -> str:
+    """Return the name of a buffer's parameter: the name of the node that owns its memory, with `_out` or `_in`."""
     return f"{buffer.base}_{'out' if buffer.name in nest.outputs else 'in'}"
 
 
 def title(nest: Nest) -> str:
-    """Return a title: what a kernel computes, and for how many elements."""
+    """Return the comment above a kernel: the operators that it computes, and its sizes."""
     nodes = [*nest.before, *(n for sweep in nest.sweeps for n in (*sweep.elements, *sweep.reductions, *sweep.after))]
     origins = list(dict.fromkeys(node.origin for node in nodes if node.origin))
     sizes = " x ".join(str(loop.size) for loop in nest.loops) or "1"

@@ -1,4 +1,5 @@
-"""Runs the maps after a call in the kernel of the call itself: its results never reach memory."""
+"""Runs the maps that follow a call (its tail) in the kernel of the call, so that the call's own result is never
+stored."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Tail:
-    """What a kernel does with its results: it applies the maps and stores them."""
+    """The end of a kernel: it applies the maps to the results and stores the outcome."""
 
     def __init__(self, node: Node, following: Nest | None, context: Context, beside: str = "") -> None:
-        """`beside`: another call whose results the kernel computes, too."""
+        """`beside` names another call whose results the same kernel computes. Empty if there is none."""
         self.node = node
         self.beside = beside
         self.following = following
@@ -35,13 +36,14 @@ class Tail:
         self.given = [context.memory(buffer.base) for buffer in others]
 
     def flat(self, result: str, mask: str, other: str = "") -> list[str]:
-        """Return the statements on a block of results, and of those of the call beside; `i` counts all elements."""
+        """Return the lines for a block of results. The variable `i` is the index of each result. `other` is the
+        variable with the results of the call beside."""
         if self.following is None:
             return [f"tl.store({self.node.name}_out + i, {result}{f', mask={mask}' if mask else ''})"]
         return self._maps(result, (IndexText("i", self._loops()),), {"i": mask} if mask else {}, other)
 
     def block(self, result: str, counts: dict[str, int], masks: dict[str, str]) -> list[str]:
-        """Return the statements on a block of several axes. Arguments: the size of each index, by its name."""
+        """Return the lines for a block with several index variables. `counts` has the size of each index, by name."""
         indices, loops = [], list(self._loops())
         for name, count in counts.items():
             end = next((n for n in range(len(loops) + 1) if math.prod(size for _, size in loops[:n]) == count), None)
@@ -71,12 +73,13 @@ class Tail:
 
     @property
     def said(self) -> str:
-        """The text for the kernel's title."""
+        """The tail's part of the comment above the kernel."""
         return "" if self.following is None else f", then {title(self.following)}"
 
 
 def tail_of(node: Node, region: Region | None, context: Context, beside: str = "") -> Tail | None:
-    """Return the tail; None where an element of the tail needs other elements of the call's result."""
+    """Return the tail for a call: the maps in `region`, or only a store if `region` is None. None if an element of the
+    maps needs more than one element of the call's result."""
     if region is None:
         return Tail(node, None, context)
     following = nest(region, context.graph)

@@ -1,4 +1,5 @@
-"""Recognises attention that is written out as two products with a softmax between them."""
+"""Replaces attention that is written as two matrix products with a softmax between them by one call of torch's
+attention."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def _matmul(node: Node | None) -> tuple[str, str] | None:
-    """Return the operands of a product of shape [batch, head, place, channel], for which torch has a fast attention."""
+    """Return the names of both factors of a float32 product of shape [batch, head, position, channel]. None for other
+    nodes."""
     fits = node is not None and node.function == "aten.matmul.default" and len(node.shape) == 4
     if node is None or not fits or node.dtype != "float32":
         return None
@@ -23,7 +25,8 @@ def _matmul(node: Node | None) -> tuple[str, str] | None:
 
 
 def _softmax_of(site: Site, name: str) -> Node | None:
-    """Return the operand of a softmax along the last axis, where nothing else reads the steps between."""
+    """Return the operand of a softmax along the last axis. None if the node is no such softmax, or if another node
+    reads one of its steps."""
     graph = site.graph
     quotient = graph[name]
     if (quotient.kind, quotient.function) != ("map", "div") or not site.alone(name) or len(quotient.sources) != 2:
@@ -42,7 +45,7 @@ def _softmax_of(site: Site, name: str) -> Node | None:
 
 
 def _scaled(graph: Graph, node: Node) -> tuple[Node, float]:
-    """Return the node without its constant factor, and the factor."""
+    """Return the node without its constant factor, and the factor (1 if there is none)."""
     match node.kind, node.function, node.inputs:
         case "map", "mul", (str(x), c) if is_number(c):
             return graph[x], float(c)
@@ -54,7 +57,8 @@ def _scaled(graph: Graph, node: Node) -> tuple[Node, float]:
 
 
 def _biased(site: Site, node: Node) -> tuple[Node, str | None]:
-    """Return the scores without the added mask, and the mask: numbers, or minus infinity where scores are masked."""
+    """Return the scores without the additive mask, and the mask (None if there is none). A masked score is minus
+    infinity in the mask."""
     graph, b = site.graph, site.builder
     match node.kind, node.function, node.inputs:
         case "map", "where", (str(mask), float(c), str(x)) if c == -math.inf and graph[x].shape == node.shape:
@@ -73,8 +77,8 @@ def _is_product(graph: Graph, name: str) -> bool:
 
 @node_rule(
     "attention",
-    when="softmax(q @ k.transpose * scale + bias) @ v, of four axes, or masked instead",
-    saves="the matrix of scores, which is never written to memory",
+    when="softmax(q @ k.transpose * scale + bias) @ v with four axes; a mask may take the place of the bias",
+    saves="writing the matrix of scores to memory",
     algebraic=True,
 )
 def attention(site: Site) -> Operand | None:
@@ -92,7 +96,7 @@ def attention(site: Site) -> Operand | None:
     k = b.permute(turned, (0, 1, 3, 2))
     shapes = [b.shape(each) for each in (q, k, v)]
     if len({shape[:2] for shape in shapes}) > 1 or len({shape[3] for shape in shapes}) > 1:
-        return None  # torch would compute it step by step, as the graph does
+        return None  # torch has no fused kernel for this and would also compute step by step
     given = [Ref(q), Ref(k), Ref(v)]
     if bias is not None:
         bias = b.reshape(bias, (*(1,) * (4 - len(b.shape(bias))), *b.shape(bias)))
@@ -102,7 +106,7 @@ def attention(site: Site) -> Operand | None:
     mixed = b.call("attention", function, arguments, site.node.shape, "float32")
     if bias is None:
         return mixed
-    # where everything is masked torch returns zeros, and a softmax returns NaN (infinity minus infinity)
+    # if a whole row is masked, torch's attention returns zeros but a softmax returns NaN: add infinity minus infinity
     top = b.reduce("max", bias, (3,))
     return b.map("add", mixed, b.map("sub", top, top))
 

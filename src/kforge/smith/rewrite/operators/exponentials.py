@@ -1,8 +1,9 @@
-"""Recognises exponentials of v - max(v): none is over one, and the logarithm of their sum must be exact.
+"""Recognises exponentials of v - max(v), which are at most 1, and makes the logarithm of their sum more exact.
 
-Where two of these logarithms cancel, as in the divergence of nearly equal distributions, only a unit in the last place
-is left. So a language may add up the multiples of 2^-12 apart from the rest: for up to 4096 numbers up to one their sum
-is exact in any order, and the rounding error of the rest is thousands of times smaller than that of a whole sum.
+If two such logarithms are subtracted, as in the divergence of nearly equal distributions, they nearly cancel, and the
+rounding error of the sums dominates. So a language may sum the multiples of 2^-12 separately from the remainders: for
+up to 4096 numbers of at most 1, the sum of the multiples is exact in any order, and the rounding error of the
+remainders is thousands of times smaller than that of an ordinary sum.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def is_from_the_largest(node: Node, graph: Graph) -> bool:
-    """Return whether the node is a map of v - max(v)."""
+    """Return whether the operand of this map is v - max(v)."""
     below = graph[node.sources[0]] if node.sources else None
     if below is None or below.kind != "map" or below.function != "sub":
         return False
@@ -27,7 +28,8 @@ def is_from_the_largest(node: Node, graph: Graph) -> bool:
 
 
 def is_one_at_least(operand: Operand, graph: Graph) -> bool:
-    """Whether the node is a sum of exponentials of v - max(v). It is at least one, because the largest term is one."""
+    """Return whether the operand is a sum of exponentials of v - max(v). Such a sum is at least 1, because its largest
+    term is 1."""
     node = graph[operand] if isinstance(operand, str) else None
     if node is None or (node.kind, node.function) != ("reduce", "sum"):
         return False
@@ -40,8 +42,8 @@ def is_one_at_least(operand: Operand, graph: Graph) -> bool:
 
 @node_rule(
     "sum of exponentials in two parts",
-    when="log(sum(exp(v - max(v)))), and another logarithm",
-    saves="the rounding that is left where the two cancel",
+    when="log(sum(exp(v - max(v)))) in a graph with another logarithm",
+    saves="the rounding error that remains if the two logarithms cancel",
 )
 def in_two_parts(site: Site) -> Operand | None:
     node, b = site.node, site.builder

@@ -1,10 +1,10 @@
-"""Rewrites average pooling as a mean, and moves it before a convolution where that is exact.
+"""Rewrites average pooling as a mean, and moves it before a convolution if the result stays the same.
 
-Before a 1x1 convolution that is always exact. For a larger window it is not: at the borders some taps of the window see
-fewer places than the middle tap. But each tap sees a box of x, which is all of x or lacks a few lines at the borders.
-So the sum over all outputs is the sum over the taps of their weights times the sums of their boxes.
+Before a 1x1 convolution that is always possible. With a larger window, some taps reach beyond the border of x, so that
+they see fewer elements than the middle tap. But each tap sees a box of x: all of x, or x without a few lines at the
+borders. So the sum over all outputs is the sum, over the taps, of their weights times the sums of their boxes.
 
-Pooling of copied places is pooling of fewer places.
+Pooling of an upsampled tensor, whose elements are copies, is pooling of the smaller tensor.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 MOST_TAPS = 9
-"""Most taps along one axis: with larger windows the borders are no longer small."""
+"""Most taps of a window along one axis. With larger windows, the border regions are no longer small."""
 
 
 def _pooling(node: Node) -> tuple[int, bool] | None:
-    """Return `(places, global)` of an average pooling whose windows lie inside x. `places` is its number of axes."""
+    """Return the number of pooled axes, and whether they are pooled to size one, for an average pooling whose windows
+    lie inside x. None for other nodes."""
     name = node.function.removeprefix("aten.").removesuffix(".default")
     kind = name[:-2]
     if node.kind != "call" or kind not in ("adaptive_avg_pool", "avg_pool") or node.dtype != "float32":
@@ -41,7 +42,7 @@ def _pooling(node: Node) -> tuple[int, bool] | None:
 
 @node_rule(
     "global pooling",
-    when="average pooling to one place",
+    when="average pooling to one element per channel",
     saves="nothing by itself: it is a mean, which can be fused or moved",
 )
 def global_pooling(site: Site) -> Operand | None:
@@ -51,13 +52,13 @@ def global_pooling(site: Site) -> Operand | None:
     axes = range(len(source.shape) - pooling[0], len(source.shape))
     covered = _window(site.node, pooling[0])
     if covered is not None and covered != list(source.shape[-pooling[0] :]):
-        return None  # one window, but not over all places
+        return None  # one window, but it does not cover all elements
     b, count = site.builder, math.prod(source.shape[axis] for axis in axes)
     return b.map("div", b.reduce("sum", source.name, axes), float(count))
 
 
 def _window(node: Node, places: int) -> list[int] | None:
-    """Return the window of avg_pool; None for an adaptive one, which covers all places."""
+    """Return the window of avg_pool, or None for adaptive pooling, which covers all elements."""
     if "adaptive" in node.function:
         return None
     given = node.arguments[0][1]
@@ -66,8 +67,8 @@ def _window(node: Node, places: int) -> list[int] | None:
 
 @node_rule(
     "pooling before a convolution",
-    when="average pooling, not to one place, of a 1x1 convolution",
-    saves="the convolution at all places but those that are left",
+    when="average pooling, to more than one element per channel, of a 1x1 convolution",
+    saves="computing the convolution at every position: it is computed only at the pooled ones",
     algebraic=True,
 )
 def pooling_before_convolution(site: Site) -> Operand | None:
@@ -86,7 +87,7 @@ def pooling_before_convolution(site: Site) -> Operand | None:
 
 
 def _enlarged(node: Node) -> tuple[str, tuple[int, ...]] | None:
-    """Return the tensor before it was enlarged by copies, and the factor along each axis."""
+    """Return the tensor before nearest-neighbour upsampling, and the sizes after it. None for other nodes."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     if node.kind != "call" or packet not in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
         return None
@@ -95,8 +96,8 @@ def _enlarged(node: Node) -> tuple[str, tuple[int, ...]] | None:
 
 @node_rule(
     "pooling of copies",
-    when="pooling of places that were copied a power of two times, by windows of whole groups of copies",
-    saves="the copies: x is pooled by smaller windows, or is the result itself",
+    when="pooling of a tensor upsampled by a power of two, with windows that cover whole groups of copies",
+    saves="the copies: the small tensor is pooled by smaller windows, or is the result itself",
     algebraic=True,
 )
 def pooling_of_copies(site: Site) -> Operand | None:
@@ -129,7 +130,8 @@ Range = tuple[int, int]
 
 
 def _met(linear: Linear, axis: int, size: int) -> list[Range] | None:
-    """Return which places of x each tap sees along one axis; None where they are not contiguous."""
+    """Return, for each tap, the first index and the end of the elements of x that it sees along one axis. None if they
+    are not contiguous."""
     out, taps = linear.node.shape[axis + 2], linear.kernel[axis]
     stride, padding, dilation = (
         linear.tail[1][axis],
@@ -150,7 +152,8 @@ def _turned(linear: Linear) -> bool:
 
 
 def _box_sums(b: Builder, x: str, axis: int, met: list[Range]) -> str:
-    """The sums of x along an axis over what each tap sees, side by side: the whole sum once, minus the borders."""
+    """Return the sums of x along an axis over the range that each tap sees, joined along the axis. Each is the whole
+    sum minus the sums at the borders."""
     shape = b.shape(x)
     size, whole = shape[axis], b.reduce("sum", x, (axis,))
 
@@ -178,8 +181,8 @@ def _box_sums(b: Builder, x: str, axis: int, met: list[Range]) -> str:
 
 @node_rule(
     "sum of places",
-    when="a convolution with stride 1, or any transposed one, is summed over all its places",
-    saves="the convolution: x is summed once, and the weights meet sums",
+    when="a convolution with stride 1, or any transposed convolution, is summed over all its positions",
+    saves="the convolution: x is summed once, and the weights are multiplied by these sums",
     algebraic=True,
 )
 def sum_of_places(site: Site) -> Operand | None:

@@ -1,4 +1,4 @@
-"""Rewrites matrix products of which only a part is needed, or that are cheaper in another order."""
+"""Rewrites matrix products of which only a part is needed, and chains of products that are cheaper in another order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 WORTH = 0.8
-"""Largest share of the work for which another order is used, since BLAS is not equally fast on all shapes."""
+"""The other order must take at most this share of the multiplications, since BLAS is not equally fast for all
+shapes."""
 
 _PRODUCTS = ("aten.matmul.default", "aten.mm.default", "aten.bmm.default")
 
 
 def _product(graph: Graph, operand: Operand | None) -> tuple[Node, Node] | None:
-    """Return both factors of a product of float32 matrices, or of a matrix and a vector."""
+    """Return both factors of a float32 product of matrices, or of a matrix and a vector. None for other operands."""
     node = graph[operand] if isinstance(operand, str) else None
     if node is None or node.kind != "call" or node.function not in _PRODUCTS or node.dtype != "float32":
         return None
@@ -32,7 +33,7 @@ def _product(graph: Graph, operand: Operand | None) -> tuple[Node, Node] | None:
 
 
 def _diagonal_of(graph: Graph, node: Node) -> Node | None:
-    """Return the vector, or the stack of vectors, from which this diagonal matrix was made."""
+    """Return the vector, or the batch of vectors, from which this diagonal matrix was made. None for other nodes."""
     if node.kind != "call" or node.dtype != "float32" or node.arguments[1]:
         return None
     given, *rest = node.arguments[0]
@@ -79,7 +80,8 @@ def _as_row(b: Builder, vector: Node, rank: int) -> str:
 
 
 def _diagonal_entries(site: Site, product: Node) -> str | None:
-    """Return the diagonal, [..., n, 1], of a product [..., n, n], without the elements beside it."""
+    """Return a node with the diagonal, of shape [..., n, 1], of a product of shape [..., n, n], without computing the
+    other elements. None if that is not possible."""
     linear = linear_of(site.graph, product)
     square = len(product.shape) > 1 and product.shape[-1] == product.shape[-2]
     if linear is None or not linear.is_product or linear.bias is not None or not square or not site.alone(product.name):

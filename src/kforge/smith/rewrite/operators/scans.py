@@ -1,4 +1,4 @@
-"""Recognises reversed and exclusive scans."""
+"""Recognises scans that go backwards, and exclusive scans, which torch's operators express by copies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def _turned(node: Node | None, axis: int, size: int) -> bool:
-    """Return whether it is a view of the same elements in reversed order."""
+    """Return whether the node reverses the order of all elements along this axis."""
     fits = node is not None and node.function == "slice" and node.axes == (axis,)
     return fits and node is not None and node.arguments == (size - 1, -1) and node.shape[axis] == size
 
 
-@node_rule("backward scan", when="a turned scan of what was turned along its axis", saves="two copies of everything")
+@node_rule("backward scan", when="a scan between two flips along its axis", saves="two copies of the tensor")
 def backward_scan(site: Site) -> Operand | None:
     node, scan = site.node, site.source()
     if scan is None or scan.kind != "scan" or not site.alone(scan.name):
@@ -28,21 +28,21 @@ def backward_scan(site: Site) -> Operand | None:
     size = scan.shape[axis]
     if not _turned(node, axis, size) or not _turned(inner, axis, size) or inner.shape != node.shape:
         return None
-    course = replace(scan.arguments, backwards=not scan.arguments.backwards)
-    return site.builder.scan(scan.function, inner.sources[0], axis, course)
+    mode = replace(scan.arguments, backwards=not scan.arguments.backwards)
+    return site.builder.scan(scan.function, inner.sources[0], axis, mode)
 
 
 @node_rule(
     "scan of what is before",
-    when="a scan of zeros, for a sum, and all elements but the last one after them",
-    saves="a copy of everything",
+    when="a scan of the neutral value followed by all elements but the last",
+    saves="a copy of the tensor",
 )
 def scan_of_what_is_before(site: Site) -> Operand | None:
     node, joined = site.node, site.source()
     if node.kind != "scan" or joined is None or joined.function != "cat" or joined.axes != node.axes:
         return None
-    (axis,), course = node.axes, node.arguments
-    if course.backwards or course.without_itself or len(joined.sources) != 2:
+    (axis,), mode = node.axes, node.arguments
+    if mode.backwards or mode.exclusive or len(joined.sources) != 2:
         return None
     first, rest = (site.graph[name] for name in joined.sources)
     if first.shape[axis] != 1 or not _is_full(first, REDUCTIONS[node.function].nothing):
@@ -50,11 +50,11 @@ def scan_of_what_is_before(site: Site) -> Operand | None:
     whole = site.graph[rest.sources[0]] if rest.function == "slice" and rest.axes == (axis,) else None
     if whole is None or whole.shape != node.shape or rest.arguments != (0, 1):
         return None
-    return site.builder.scan(node.function, whole.name, axis, replace(course, without_itself=True))
+    return site.builder.scan(node.function, whole.name, axis, replace(mode, exclusive=True))
 
 
 def _is_full(node: Node, value: float) -> bool:
-    """Return whether every element is this number."""
+    """Return whether every element of the node is this number."""
     makers = {"aten.zeros_like.default": 0.0, "aten.zeros.default": 0.0, "aten.ones_like.default": 1.0}
     return node.kind == "call" and makers.get(node.function) == value
 

@@ -1,7 +1,7 @@
 """Simplifies softmax and common operators around it.
 
-log(softmax(x)) and log(exp(x)) are not simplified: where exp gives zero or infinity the module's result is infinite, in
-any precision, and that of the shorter form is not. The evaluator rightly calls it another function.
+log(softmax(x)) and log(exp(x)) are not simplified. If exp gives zero or infinity, the module's result is infinite in
+any precision, but the result of the shorter form is not. The evaluator would rightly call that a different function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _map(graph: Graph, operand: Operand | None, function: str) -> Node | None:
 
 
 def _below_its_maximum(graph: Graph, node: Node | None) -> Node | None:
-    """Return the maximum in `z - max(z)`."""
+    """Return the node of the maximum if this node is `z - max(z)`; otherwise None."""
     if node is None or node.kind != "map" or node.function != "sub" or not isinstance(node.inputs[1], str):
         return None
     top = graph[node.inputs[1]]
@@ -30,8 +30,8 @@ def _below_its_maximum(graph: Graph, node: Node | None) -> Node | None:
 
 @node_rule(
     "shift before a softmax",
-    when="(x + c) - max(x + c), c being constant along the axis: the beginning of every softmax",
-    saves="the shift, and what only it needs",
+    when="(x + c) - max(x + c), where c is constant along the axis; every softmax begins with this",
+    saves="the shift, and all work that only the shift needs",
     algebraic=True,
 )
 def shift_before_softmax(site: Site) -> Operand | None:
@@ -57,8 +57,8 @@ def shift_before_softmax(site: Site) -> Operand | None:
 
 @node_rule(
     "largest of a softmax",
-    when="max(exp(z - max(z)) / s) along the same axes, s being constant along them: 1 / s",
-    saves="the pass that looks for it: where z is largest, exp(z - max(z)) is one",
+    when="max(exp(z - max(z)) / s) along the same axes, where s is the sum along them; the result is 1 / s",
+    saves="the pass that searches for the maximum: exp(z - max(z)) is 1 at the largest z",
     algebraic=True,
 )
 def largest_of_softmax(site: Site) -> Operand | None:
@@ -71,7 +71,8 @@ def largest_of_softmax(site: Site) -> Operand | None:
 
 
 def _softmax(graph: Graph, quotient: Node) -> tuple[Node, Node] | None:
-    """Return `exp(z - max(z))` and its sum along the axes of the maximum, where this node is their quotient."""
+    """Return the nodes of `exp(z - max(z))` and of its sum if `quotient` divides the first by the second; otherwise
+    None."""
     if quotient.kind != "map" or quotient.function != "div":
         return None
     grown = _map(graph, quotient.inputs[0], "exp")
@@ -84,11 +85,12 @@ def _softmax(graph: Graph, quotient: Node) -> tuple[Node, Node] | None:
 
 @node_rule(
     "softmax that is summed",
-    when="c * softmax(z), or softmax(z) / c, is summed along the axes of the softmax, and nobody needs it otherwise",
-    saves="the division of every element, and the pass that waits for what to divide by",
+    when="c * softmax(z), or softmax(z) / c, is summed along the axes of the softmax, and nothing else reads it",
+    saves="the division of every element, and the pass that must wait for the divisor",
 )
 def summed_softmax(site: Site) -> Operand | None:
-    """Divide after the sum. The exponentials are at most one and their sum is at least one, so no product overflows."""
+    """Divide after the sum instead of before. The exponentials are at most 1 and their sum is at least 1, so no product
+    overflows."""
     node, b = site.node, site.builder
     if node.kind != "reduce" or node.function != "sum" or node.dtype != "float32":
         return None
@@ -107,7 +109,8 @@ def summed_softmax(site: Site) -> Operand | None:
 
 
 def _is_only_summed(site: Site, name: str, axes: tuple[int, ...], factors: int = 1) -> bool:
-    """Return whether only sums along these axes read the node, after at most one factor."""
+    """Return whether all readers of the node are sums along these axes, with at most `factors` maps that multiply or
+    divide in between."""
     if name in site.graph.outputs:
         return False
     for reader in site.readers[name]:

@@ -1,7 +1,7 @@
-"""Moves sums before linear calls: the sum of a linear layer's outputs is one product with the sum of its weights.
+"""Moves sums before linear calls: the sum of a linear layer's outputs is a product with the sum of its weights.
 
-A mean is a sum and a division, so means are included. A sum moves through additions and factors only to reach a linear
-call; elsewhere it would only change the rounding.
+Means are included, since a mean is a sum and a division. A sum is moved through additions and factors only if it can
+reach a linear call; otherwise the move would only change the rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def summed(builder: Builder, operand: Operand, axes: tuple[int, ...], within: Shape) -> Operand:
-    """Return the sum along these axes of an operand that is broadcast to a shape, without broadcasting it."""
+    """Return the sum, along these axes of the shape `within`, of an operand that is broadcast to that shape. The
+    operand is not expanded for it."""
     shape = builder.shape(operand)
     own = [axis for axis in aligned(axes, shape, within) if shape[axis] != 1]
     missing = len(within) - len(shape)
@@ -29,7 +30,7 @@ def summed(builder: Builder, operand: Operand, axes: tuple[int, ...], within: Sh
 
 
 def sum_of(site: Site) -> Node | None:
-    """Return the operand of a sum that nothing else reads; None for another node."""
+    """Return the operand of a float32 sum, if nothing else reads the operand. None for other nodes."""
     node, source = site.node, site.source()
     fits = node.kind == "reduce" and node.function == "sum" and node.dtype == "float32"
     return source if fits and source is not None and site.alone(source.name) else None
@@ -45,7 +46,7 @@ def _with_bias(site: Site, linear: Linear, value: str, axes: tuple[int, ...]) ->
 @node_rule(
     "sum of features",
     when="a linear layer, matmul or convolution is summed over its output features",
-    saves="all but one of the features: weights are summed first",
+    saves="computing every feature: the weights are summed first, and one feature is computed",
     algebraic=True,
 )
 def sum_of_features(site: Site) -> Operand | None:
@@ -68,8 +69,8 @@ def sum_of_features(site: Site) -> Operand | None:
 
 @node_rule(
     "sum of groups of features",
-    when="the features of a linear layer or matmul are read as groups, and those of each group are summed",
-    saves="all but one of each group: weights are summed first",
+    when="the features of a linear layer or matmul are reshaped into groups, and each group is summed",
+    saves="computing every feature: the weights are summed first, and one feature per group is computed",
     algebraic=True,
 )
 def sum_of_groups(site: Site) -> Operand | None:
@@ -100,8 +101,8 @@ def sum_of_groups(site: Site) -> Operand | None:
 
 @node_rule(
     "sum of rows",
-    when="a linear layer, matmul or convolution is summed over an axis that it only carries along",
-    saves="all but one of the rows (1x1 convolutions: places): they are summed first",
+    when="a linear layer, matmul or convolution is summed over an axis of x that passes through it unchanged",
+    saves="computing every row (or every position of a 1x1 convolution): the rows of x are summed first",
     algebraic=True,
 )
 def sum_of_rows(site: Site) -> Operand | None:
@@ -118,7 +119,8 @@ def sum_of_rows(site: Site) -> Operand | None:
 
 
 def leads_to_linear(site: Site, operand: Operand) -> bool:
-    """Return whether only additions, factors and views that nothing else reads lie between this and a linear call."""
+    """Return whether the operand is a linear call, or is computed from one by additions, factors, sums and views that
+    nothing else reads."""
     if not isinstance(operand, str) or not site.alone(operand):
         return False
     node = site.graph[operand]
@@ -133,8 +135,8 @@ def leads_to_linear(site: Site, operand: Operand) -> bool:
 
 @node_rule(
     "sum of a sum or multiple",
-    when="x + y, -x, x * c or x / c is summed, c being constant along the axes, and x leads to a linear call",
-    saves="nothing by itself: the sum comes to the linear call",
+    when="x + y, -x, x * c or x / c is summed, where c is constant along the axes and x leads to a linear call",
+    saves="nothing by itself: the sum moves closer to the linear call",
 )
 def sum_of_maps(site: Site) -> Operand | None:
     source, axes = sum_of(site), site.node.axes
@@ -156,7 +158,7 @@ def sum_of_maps(site: Site) -> Operand | None:
 @node_rule(
     "sum of a view",
     when="whole axes of a reshaped or permuted linear call are summed",
-    saves="nothing by itself: the sum comes to the linear call",
+    saves="nothing by itself: the sum moves closer to the linear call",
 )
 def sum_of_view(site: Site) -> Operand | None:
     source = sum_of(site)

@@ -1,1 +1,2 @@
-"""The dialects of the SIMT languages. A module here is found by its name, and its `DIALECT` is what it speaks."""
+"""The dialects of the SIMT languages. Each module here is one dialect: the module's name is the dialect's name, and its
+constant `DIALECT` is the object."""

@@ -1,4 +1,4 @@
-"""CUDA C++ for NVIDIA's devices."""
+"""CUDA C++, for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class Cuda(Dialect):
+    """How CUDA C++ is written."""
+
     language = "cuda"
     types = MappingProxyType(
         {"float32": "float", "int32": "int", "int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}
@@ -28,7 +30,7 @@ class Cuda(Dialect):
     shared_bytes = 48 << 10
     library_products = True
     mask = "0xffffffffu, "
-    """The first argument of shuffles: the threads that take part."""
+    """First argument of a shuffle: the mask of the threads that take part, here all 32."""
     shuffle = "__shfl_xor_sync"
 
     def bits(self, text: str) -> str:

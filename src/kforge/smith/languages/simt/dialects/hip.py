@@ -1,4 +1,4 @@
-"""HIP C++ for AMD's devices: CUDA C++ but for a few names."""
+"""HIP C++, for AMD GPUs. It differs from CUDA C++ only in a few names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from kforge.smith.languages.simt.dialects.cuda import Cuda
 
 
 class Hip(Cuda):
+    """How HIP C++ is written."""
+
     language = "hip"
     shared_bytes = 64 << 10
     mask = ""

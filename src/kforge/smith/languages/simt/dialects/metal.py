@@ -1,4 +1,4 @@
-"""Metal Shading Language for Apple's devices."""
+"""Metal Shading Language, for Apple GPUs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class Metal(Dialect):
+    """How Metal Shading Language is written."""
+
     language = "metal"
     calls = MappingProxyType(
         {

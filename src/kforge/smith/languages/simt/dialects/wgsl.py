@@ -1,5 +1,5 @@
-"""WGSL, the language of WebGPU. It is not C: every conversion is written out, buffers and shared arrays are global
-variables, there are no pointers, no infinities among constants, and no integers of 8 or 64 bits."""
+"""WGSL, the shading language of WebGPU. It differs from C: every conversion is explicit, buffers and shared arrays are
+global variables, and there are no pointers, no infinite constants and no integers of 8 or 64 bits."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class Wgsl(Dialect):
+    """How WGSL is written."""
+
     language = "webgpu"
     types = MappingProxyType({"float32": "f32", "int32": "i32", "bool": "bool", "int64": "i32"})
     calls = MappingProxyType(

@@ -1,1 +1,1 @@
-"""Attention in Triton."""
+"""Kernels for attention in Triton."""

@@ -1,9 +1,10 @@
-"""Writes attention in single precision without storing the scores. Both products multiply halves (`halves.py`).
+"""Writes attention kernels with float32 results that never store the scores. Both matrix products use half-precision
+parts of each number (`halves.py`).
 
-A program has a block of queries, walks through the keys, and keeps for each query the largest score, the sum and the
-weighted values so far. Weights are scaled by 2^13, so that small ones do not underflow in half precision. A value that
-is not finite makes every result NaN that it contributes to. A single query does not use matrix units: it reads keys and
-values as they are.
+One Triton program has a block of queries and goes through all keys. It keeps, for each query, the largest score, the
+sum of weights and the weighted sum of values so far. Weights are scaled by 2^13, so that small ones do not underflow in
+half precision. A value that is not finite makes every result NaN to which it contributes. If there is only one query,
+no matrix units are used, and keys and values are read as they are.
 """
 
 from __future__ import annotations
@@ -31,17 +32,19 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.attentions import Attention
 
 WIDEST = 128
-"""Most channels of a block."""
+"""Most channels of a head for which a kernel is written."""
 SLOWER = 2.0
-"""Factor by which a tile of attention takes longer than its products alone, because of the softmax between them."""
+"""Estimated time of attention, divided by the time of its two products alone. The softmax between them makes the
+difference."""
 LIBRARY = 0.7
-"""Share of the arithmetic peak that the library's attention reaches."""
+"""Share of the peak arithmetic rate that torch's own attention is assumed to reach."""
 KEYS = 64
-"""Keys that one query reads at a time."""
+"""Number of keys that are read at a time if there is only one query."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for attention and the maps after it; None where the library may be faster."""
+    """Return a kernel for attention and its tail, or None if the call is not attention or torch's own kernel is
+    expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     form = attention_of(node, context.graph) if context.plan.split else None
     if form is None or form.width > WIDEST:
@@ -164,7 +167,8 @@ def _attend(
 
 
 def _bias_at(form: Attention, strides: tuple[int, ...], offset: int) -> str:
-    """Return the address of the bias. Beyond the last query and key the last ones are read again, and not used."""
+    """Return the expression for the addresses of the bias. Beyond the last query and key it reads the last ones again;
+    those results are not used."""
     image, head, down, across = strides
     row = "row" if form.queries % TILE == 0 else f"tl.minimum(row, {form.queries - 1})"
     column = "column" if form.keys % STEP == 0 else f"tl.minimum(column, {form.keys - 1})"

@@ -1,1 +1,1 @@
-"""Convolutions in Triton."""
+"""Kernels for convolutions in Triton."""

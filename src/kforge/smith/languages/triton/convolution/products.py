@@ -1,9 +1,10 @@
-"""Writes convolutions in single precision as products of halves (`halves.py`), without storing the matrix of windows.
+"""Writes convolutions with float32 results as products of half-precision parts (`halves.py`). The matrix of windows
+(im2col) is never stored.
 
-A block of the product has places as rows and filters as columns, so that neighbouring threads of a warp store to
-neighbouring addresses. It walks through window and input channels (`split_inputs.py`) as one index. The weights have
-one scale per filter. Transposed convolutions are ordinary ones with several outputs per place, and groups are separate
-products.
+A block of the product has output positions as rows and filters as columns, so that neighbouring threads store to
+neighbouring addresses. One index counts through the window's elements and the input channels (`split_inputs.py`). The
+weights have one scale per filter. A transposed convolution is written as an ordinary one with several outputs per
+position. Groups are separate products.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.convolutions import Transposed
 
 CHANNELS = 16
-"""The number of input channels must be a multiple of this, or reads are not aligned."""
+"""The number of input channels per group must be a multiple of this number, so that reads are aligned."""
 NARROWEST = 16
-"""Fewest filters that a matrix unit works on."""
+"""Fewest filters in a block of the product: the least that a matrix unit multiplies."""
 LIBRARY, GROUPED, TRANSPOSED = 0.8, 0.2, 0.35
-"""Share of the arithmetic peak that the library's convolutions reach: ordinary ones, those in groups, and transposed
-ones."""
+"""Shares of the peak arithmetic rate that torch's own convolutions are assumed to reach: ordinary, grouped, and
+transposed ones."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a convolution and the maps after it; None where the library may be faster."""
+    """Return a kernel for a convolution and its tail, or None if the call is no such convolution or torch's own kernel
+    is expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     if not context.plan.split:
         return None
@@ -80,7 +82,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tuple[SplitConvolution, list[str]]:
-    """Return how the window slides, and how the weights must be arranged before they are split."""
+    """Return the sizes of the convolution as a product, and the Python statements that rearrange the weights first."""
     each, filters, given = form.channels // form.groups, form.out // form.groups, context.elements(form.weight)
     if isinstance(form, Convolution):
         order = (0, *range(2, len(form.window.window) + 2), 1)
@@ -171,7 +173,7 @@ def _multiply(name: str, found: SplitConvolution, after: Tail, *, has_bias: bool
 
 
 def _corner(found: SplitConvolution) -> str:
-    """Return the address of the first element of each place's window."""
+    """Return the expression for the address of the first element of each output's window."""
     terms = [f"sample * {math.prod(found.padded) * found.channels}"]
     for axis, size in enumerate(found.places):
         terms.append(f"({_along(axis, size, found)}) * {found.stride[axis] * found.step(axis)}")
@@ -186,7 +188,8 @@ def _along(axis: int, size: int, found: SplitConvolution) -> str:
 
 
 def _reach(found: SplitConvolution) -> str:
-    """The offset from a window's corner for the index `k`, which counts places of the window and channels at each."""
+    """Return the expression for the offset from a window's first element. The index `k` counts the window's elements,
+    and the channels within each."""
     channels = found.channels // found.groups
     terms = [f"k % {channels}"]
     for axis, size in enumerate(found.window):
@@ -197,7 +200,7 @@ def _reach(found: SplitConvolution) -> str:
 
 
 def _results(found: SplitConvolution, after: Tail, *, has_bias: bool) -> list[str]:
-    """Return the lines that finish and store a block of the product."""
+    """Return the lines that add the bias, apply the tail and store a block of the product."""
     each, phases = found.out // found.groups, math.prod(found.phases)
     lines, masks = ["sample = sample[:, None]", "place = place[:, None]"], {}
     if found.weight.given.count != found.weight.padded:

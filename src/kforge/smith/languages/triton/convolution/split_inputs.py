@@ -1,6 +1,7 @@
-"""Splits inputs of convolutions into halves once, with channels last and zero padding.
+"""Writes the kernels that prepare the input of a convolution: they scale it, split it into half-precision parts, add
+zero padding, and put channels last.
 
-The channels of any window position are then contiguous. The input has one scale per sample.
+The channels at each position of a window are then contiguous. Each sample has one scale.
 """
 
 from __future__ import annotations
@@ -17,67 +18,69 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.convolutions import Convolution, Transposed
 
 PIECE = 8192
-"""Elements that a program searches for the largest."""
+"""Number of elements in which one program instance searches for the largest one."""
 SPOTS = 64
-"""Places, and channels, of the block that a splitting program transposes."""
+"""Number of positions, and of channels, of the block that one program instance transposes."""
 
 
 @dataclass(frozen=True)
 class SplitConvolution:
-    """A window that slides over padded samples, and the filters for their channels."""
+    """Sizes of a convolution whose input is padded and split into half-precision parts before it is multiplied."""
 
     samples: int
     channels: int
     groups: int
     sizes: tuple[int, ...]
     before: tuple[int, ...]
-    """Zeros before the input along each axis."""
+    """Number of zeros before the input, along each axis."""
     padded: tuple[int, ...]
     places: tuple[int, ...]
     window: tuple[int, ...]
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     weight: Parts
-    """The split weights: batches are the groups, rows their filters."""
+    """The split weights. A batch is a group of the convolution, and a row is a filter."""
     outputs: tuple[int, ...]
     phases: tuple[int, ...]
-    """Outputs per place along each axis: the first filters are those of its first output, and so on."""
+    """Number of outputs per window position, along each axis. Above one only for a transposed convolution. The first
+    filters compute the first output of a position, and so on."""
     missing: tuple[int, ...]
-    """Outputs of the first place that do not exist, along each axis."""
+    """Number of outputs of the first window position that lie before the first real output, along each axis. They are
+    not stored."""
 
     @property
     def size(self) -> int:
-        """Elements of the padded input."""
+        """Number of elements of the padded input."""
         return self.samples * math.prod(self.padded) * self.channels
 
     @property
     def count(self) -> int:
-        """Places of all samples."""
+        """Number of window positions of all samples."""
         return self.samples * math.prod(self.places)
 
     @property
     def pieces(self) -> int:
-        """Number of parts of a sample, each searched by one program."""
+        """Number of program instances that search one sample for its largest element."""
         return min(512, -(-self.channels * math.prod(self.sizes) // PIECE))
 
     @property
     def turns(self) -> int:
-        """Number of programs that split the input."""
+        """Number of program instances that split the input."""
         return self.samples * -(-math.prod(self.padded) // SPOTS) * -(-self.channels // SPOTS)
 
     @property
     def out(self) -> int:
-        """Channels of the output."""
+        """Number of output channels."""
         return self.groups * self.weight.given.count // math.prod(self.phases)
 
     @property
     def wide(self) -> str:
-        """The conversion of an index to 64 bits; empty where 32 bits are enough."""
+        """Source text that converts an index to 64 bits. Empty if 32 bits are enough."""
         far = max(2 * self.size, self.samples * self.out * math.prod(self.outputs))
         return ".to(tl.int64)" if far >= NARROW - 2**20 else ""
 
     def step(self, axis: int) -> int:
-        """Stride along an axis of the padded input."""
+        """Return the stride along an axis of the padded input."""
         return math.prod(self.padded[axis + 1 :]) * self.channels
 
     @classmethod
@@ -101,7 +104,8 @@ class SplitConvolution:
 
 
 def largest(name: str, found: SplitConvolution) -> str:
-    """Return the kernel that finds the largest element of each piece of a sample, and whether one is not finite."""
+    """Return a kernel that finds, for each piece of a sample, the largest finite element and whether some element is
+    not finite."""
     count = found.channels * math.prod(found.sizes)
     share = -(-count // found.pieces)
     lines = [

@@ -1,10 +1,10 @@
-"""Writes elementwise kernels.
+"""Writes elementwise kernels in Triton.
 
-flat     one index over everything: neighbours in the output are neighbours in a block
-tiled    some operand is transposed: a block of two axes, so that each operand is read along its own memory
+flat     one index over all elements: neighbours in the output are neighbours in a block tiled    some operand is
+transposed: a block has two axes, to keep reads and writes close in memory
 
-In a flat kernel, two buffers that alternate in one memory, such as the even and the odd elements of a row, are read and
-written together: each alone would touch every cache line.
+A flat kernel reads or writes two buffers together if their elements alternate in memory, such as the even and the odd
+elements of a row. Each of them alone would touch every cache line.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from kforge.smith.languages.triton.plan import TritonPlan
 
 SIDE = 32
-"""Elements of a tile along both axes, so that reading and writing both use whole lines of memory."""
+"""Number of elements of a tile along both axes. It is large enough that reads and writes use whole cache lines."""
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> tuple[str, str]:
-    """The kernel's text, and its launch."""
+    """Return the kernel's source, and the Python statement that launches it."""
     across = _transposed(nest)
     if across is not None:
         text, programs, warps = _tiled(name, nest, graph, across)
@@ -64,7 +64,7 @@ def _flat(name: str, nest: Nest, graph: Graph, plan: TritonPlan) -> tuple[str, i
 
 
 def _pairs(nest: Nest, i: IndexText) -> Iterator[tuple[Buffer, Buffer]]:
-    """Yield pairs of buffers whose elements alternate: the even elements, and the odd ones after them."""
+    """Yield pairs of buffers whose elements alternate in memory: the even elements, and the odd elements."""
     for even in nest.buffers:
         for odd in nest.buffers:
             is_one = even.base == odd.base and (even.name in nest.outputs) == (odd.name in nest.outputs)
@@ -106,7 +106,8 @@ def _program(axis: int, nest: Nest) -> str:
 
 
 def _transposed(nest: Nest) -> int | None:
-    """Return the loop along which a transposed operand is contiguous; None where no operand is transposed."""
+    """Return the loop along which some operand is contiguous although the output is not, or None if there is no such
+    operand."""
     last = len(nest.loops) - 1
     for buffer in nest.buffers:
         for axis, step in enumerate(buffer.steps[:-1]):

@@ -1,1 +1,1 @@
-"""Pooling and depthwise convolutions in Triton."""
+"""Kernels for pooling and depthwise convolutions in Triton."""

@@ -1,4 +1,5 @@
-"""Writes pooling and depthwise convolutions, with the maps after them (`sliding_windows.py`)."""
+"""Finds pooling and depthwise convolutions, and writes each as a kernel with the maps that follow
+(`sliding_windows.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ TENSORS = ("x", "weight", "bias")
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return the kernel of a pooling or depthwise convolution with its tail; None for other calls."""
+    """Return the kernel of a pooling or a depthwise convolution with the elementwise operations that follow it
+    (`tail`), or None for other calls."""
     window, names = _window(node, context.graph)
     (other,) = beside(node, tail, context.graph) or (None,)
     after = tail_of(node, tail, context, other.name if other is not None else "")
@@ -39,7 +41,8 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
-    """Return the window of a call, and its operands: the input, and for a convolution its weight and bias."""
+    """Return the window of a call, and the names of its operands: the input, and for a convolution the weight and the
+    bias. The window is None if the call is not supported."""
     if (form := convolution_of(node, graph)) is not None:
         return form.window if form.is_depthwise else None, (form.x, form.weight, *([form.bias] if form.bias else []))
     packet = node.function.removeprefix("aten.").partition(".")[0]
@@ -51,7 +54,8 @@ def _window(node: Node, graph: Graph) -> tuple[Window | None, tuple[str, ...]]:
 
 
 def beside(node: Node, tail: Region | None, graph: Graph) -> tuple[Node, ...]:
-    """Return another call on the same windows for the same tail, at most one: one kernel then computes both."""
+    """Return another pooling over the same windows, whose result the same region of maps (`tail`) reads, so that one
+    kernel computes both. Empty if there is none."""
     window, given = _window(node, graph)
     if window is None or tail is None or window.packet not in POOLS or any(window.padding):
         return ()

@@ -1,6 +1,7 @@
-"""Writes kernels with sliding windows: a thread goes down one column of the output, and reads few elements.
+"""Writes the body of kernels with sliding windows. A thread goes down one column of the output, and reads each input
+row once for all windows that contain it.
 
-`strips.py` divides the work.
+`strips.py` divides the work among threads.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SlidingWindow:
-    """Writes the body of a kernel."""
+    """Writes the body of one kernel with sliding windows."""
 
     def __init__(
         self,
@@ -32,7 +33,8 @@ class SlidingWindow:
         bias: bool = False,
         channels: int = 1,
     ) -> None:
-        """`other`: a second operation on the same windows."""
+        """`other` is a second pooling over the same windows. `weights` and `bias` say whether the kernel is a
+        convolution, and whether the convolution has a bias."""
         self.window = window
         self.other = other
         self.weights, self.bias, self.channels = weights, bias, channels
@@ -58,7 +60,7 @@ class SlidingWindow:
         return lines
 
     def _step(self, names: list[str], nothing: str) -> Iterator[str]:
-        """Yield the code for one row of the output, with the rows of the input that were not read before."""
+        """Yield the lines for one output row. They read the input rows that were not read for earlier output rows."""
         window, late = self.window, self.work.overlap - 1
         if self.work.walks:
             yield f"row = top + step{f' - {late}' if late else ''}"
@@ -90,7 +92,7 @@ class SlidingWindow:
             yield "others = others + (other0,)"
 
     def _lanes(self) -> Iterator[str]:
-        """Yield the lines that say which columns a program has."""
+        """Yield the lines that compute which columns a program instance processes."""
         window, program = self.window, "tl.program_id(0)"
         if self.work.walks and self.work.strips > 1:
             yield f"top = {program} % {self.work.strips} * {self.work.strip}"
@@ -124,8 +126,10 @@ class SlidingWindow:
             yield "own_bias = tl.load(bias + channel)"
 
     def _row(self, place: int | str, met: dict[str, int | str]) -> Iterator[str]:
-        """Yield the code for one row of the input, at `place` rows below the first of `row`'s window. `met`: by window,
-        which of its rows this is."""
+        """Yield the lines for one input row, `place` rows below the first row of the window of `row`.
+
+        `met` has the windows that contain this input row, each with the index of the row within that window.
+        """
         window, depth = self.window, ""
         if self.work.walks:
             yield f"from{self.work.down} = {self._from('row', self.work.down, place)}"
@@ -153,7 +157,7 @@ class SlidingWindow:
             yield from (_combined(self.window, name, "line") for name in met)
 
     def _read(self, group: Group, at: int | str) -> Iterator[str]:
-        """Yield the load of a group's elements, combined to one value per lane."""
+        """Yield the lines that load the elements of a group, combined to one value per lane."""
         window, turned = self.window, "[:, None]" if group.width > 1 else ""
         terms, masks = [f"plane * {math.prod(window.sizes)}"], []
         for axis, size in enumerate(window.sizes):
@@ -178,7 +182,7 @@ class SlidingWindow:
                 yield f"{name} = {'tl.reduce(values, 1, larger)' if each.is_maximum else 'tl.sum(values, axis=1)'}"
 
     def _from(self, index: str, axis: int, at: int | str) -> str:
-        """Return the coordinate of a window's element along an axis."""
+        """Return the expression for the input coordinate, along an axis, of a window's element."""
         window = self.window
         stride, dilation, padding = window.stride[axis], window.dilation[axis], window.padding[axis]
         begin = index if stride == 1 else f"{index} * {stride}"
@@ -189,7 +193,7 @@ class SlidingWindow:
         return f"{begin} + {step} - {padding}" if padding else f"{begin} + {step}"
 
     def _weight(self, row: int | str, at: int | str) -> str:
-        """Return the weight of a window's element: `deep`, in this row, at this column."""
+        """Return the expression for the weight of a window's element in this row and column."""
         window = self.window
         terms = [f"deep * {math.prod(window.window[1:])}"] if self.work.rank == VOLUME else []
         width = window.window[self.work.across]
@@ -202,7 +206,7 @@ class SlidingWindow:
         return f"tl.load(weight + channel * {math.prod(window.window)} + {index})"
 
     def _finished(self, after: Tail) -> Iterator[str]:
-        """Yield the code that finishes a complete window."""
+        """Yield the lines that finish a window: bias or division, the tail, and the store."""
         window = self.window
         if self.work.walks:
             yield "row = top + step"
@@ -229,7 +233,7 @@ class SlidingWindow:
         yield from after.flat("result", mask, "other")
 
     def _count(self) -> str:
-        """Return how many elements of a window an average counts."""
+        """Return the expression for the number of elements that the average of a window counts."""
         window = self.window
         if window.counts_padding or not any(window.padding):
             return f"{math.prod(window.window)}.0"

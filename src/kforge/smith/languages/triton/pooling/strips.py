@@ -1,9 +1,9 @@
-"""Divides the work of sliding windows: strips of the output for each thread, programs, and the loads of a row.
+"""Divides the work of sliding windows: strips of outputs for each thread, program instances, and the loads of a row.
 
-A row of the input is read once for all windows that it is part of: these are computed at the same time, in separate
-registers. Every thread has one column, because neighbouring windows are not aligned: two columns of one thread would
-need two loads that each skip every other element. Where windows are two or four columns apart, that many neighbours do
-lie together, and are one load.
+An input row is read once for all windows that contain it; these windows are computed at the same time, in separate
+registers. Each thread has one column of outputs. Two columns per thread would need two loads that each skip every other
+element, because neighbouring windows are not aligned. If the stride is two or four, that many neighbouring elements are
+read by one load.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 
 THREADS = 128
 ROWS = 16
-"""Rows of the output per thread; the thread reads a window's height more."""
+"""Most output rows per thread. The thread reads more input rows than that, since windows overlap."""
 STEPS = 8
-"""Outputs per thread for signals with one axis: this many loads are in flight."""
+"""Most outputs per thread if the input has only one axis. This many loads are in flight at the same time."""
 PROGRAMS = 1056
-"""Fewest programs, eight for each processor of a large device. With fewer, strips are made shorter."""
+"""Fewest program instances: eight for each multiprocessor of a large device. Strips are made shorter to reach this
+number."""
 LOADS = 320
-"""Most loads of a thread that are written out one after the other."""
+"""Most loads of one thread that are unrolled."""
 UNDER_WAY = 16
-"""Most windows of a column that are computed at the same time."""
+"""Most windows of one column that are computed at the same time."""
 KEPT = 64
 """Most weights that are kept in registers."""
 VOLUME = 3
-"""Number of axes of a volume. Its slices lie beside each other, as its columns do."""
+"""Number of axes of a volume. The slices of a volume are distributed over lanes, as columns are."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring elements of a window's row that are read in the same way: `width` at a time, `count` times."""
+    """Neighbouring elements of a window's row that are read by the same kind of load: `width` elements at a time,
+    `count` times."""
 
     first: int
     count: int
@@ -44,23 +46,25 @@ class Group:
 
 
 class Strips:
-    """How the windows of one kernel are divided. Lanes count the columns of all planes, and the slices of a volume."""
+    """How the windows of one kernel are divided among threads. A lane is one column of one plane; a volume has such a
+    column in each of its slices."""
 
     def __init__(self, window: Window, *, alone: bool, weights: bool) -> None:
-        """`alone`: there is no second operation on the same windows. `weights`: each element of a window has one."""
+        """`alone`: the kernel computes one operation, not two over the same windows. `weights`: it is a convolution."""
         self.window = window
         self._weights = weights
         self.rank = len(window.sizes)
         self.walks = self.rank > 1
-        """Whether a thread walks along an axis; a signal has only the one along which lanes lie."""
+        """Whether a thread goes along an axis of the output. False if the input has only one axis, along which the
+        lanes lie."""
         self.down, self.across = self.rank - 2, self.rank - 1
-        """The axis that a thread walks along, and the axis along which its lanes lie."""
+        """The axis along which a thread goes, and the axis along which lanes lie."""
         self.kept = math.prod(window.window) <= KEPT
         """Whether weights are kept in registers."""
         self.overlap = self._overlap() if self.walks and alone else 1
-        """Windows of a column that are computed at the same time."""
+        """Number of windows of one column that are computed at the same time."""
         self.strip = self._strip() if self.walks else self._steps()
-        """Outputs per thread."""
+        """Number of outputs per thread."""
         self.strips = -(-window.outputs[self.down] // self.strip) if self.walks else 1
         self.groups = self._groups()
 
@@ -82,7 +86,8 @@ class Strips:
         return self.strips * -(-self.lanes // (self.block * (1 if self.walks else self.strip)))
 
     def _overlap(self) -> int:
-        """Return how many windows a row is part of, where computing them at the same time pays; else 1."""
+        """Return the number of windows that contain one input row, if it pays to compute them at the same time;
+        otherwise 1."""
         height, stride = self.window.window[self.down], self.window.stride[self.down]
         found = -(-height // stride)
         beside = math.prod(self.window.window) // height
@@ -106,14 +111,15 @@ class Strips:
         return -(-rows // -(-rows // strip))  # strips of equal length
 
     def _steps(self) -> int:
-        """Return the number of outputs per thread for a signal with one axis."""
+        """Return the number of outputs per thread if the input has only one axis."""
         steps = STEPS
         while steps > 1 and (steps * self.window.window[0] > LOADS or self.lanes < PROGRAMS * THREADS * steps):
             steps //= 2
         return steps
 
     def _groups(self) -> list[Group]:
-        """Return how a window's row is read: in whole strides where they are aligned."""
+        """Return how the elements of a window's row are loaded: as many as the stride at a time if they are aligned,
+        otherwise one at a time."""
         window, axis = self.window, self.across
         first, count, stride = -window.padding[axis], window.window[axis], window.stride[axis]
         begin = -(-first // stride) * stride
@@ -127,22 +133,22 @@ class Strips:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether some lanes of the last program have nothing to do."""
+        """Whether some lanes of the last program instance have nothing to do."""
         return self.lanes % (self.block * (1 if self.walks else self.strip)) > 0
 
     @property
     def is_wide(self) -> bool:
-        """Whether places in the input or the output need 64 bits."""
+        """Whether indices into the input or the output need 64 bits."""
         window = self.window
         return window.planes * max(math.prod(window.outputs), math.prod(window.sizes)) >= NARROW - 2**20
 
     @property
     def is_written_out(self) -> bool:
-        """Whether the loads of a window are written out one after the other."""
+        """Whether the loops over a window are unrolled."""
         return math.prod(self.window.window) <= LOADS
 
     def leaves(self, axis: int) -> bool:
-        """Return whether some window reaches beyond the plane along this axis."""
+        """Return whether some window reaches beyond the input along this axis, so that its loads need a mask."""
         window = self.window
         rows = self.strips * self.strip if axis == self.down and self.walks else window.outputs[axis]
         last = (rows - 1) * window.stride[axis] - window.padding[axis]

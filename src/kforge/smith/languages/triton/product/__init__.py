@@ -1,1 +1,1 @@
-"""Matrix products in Triton."""
+"""Kernels for matrix products in Triton."""

@@ -1,8 +1,10 @@
-"""Splits numbers of single precision into two halves: x = high + low, to 22 bits.
+"""Splits float32 numbers into two half-precision parts, x = high + low, which keep 22 bits. Matrix units multiply such
+parts fast.
 
-Each row is first scaled by a power of two, so that its largest element is near 2^13 and no element that matters
-underflows in half precision. The scale's inverse is kept to undo it; it is negative where a row is not finite. There
-the low halves are zero, and products are those of the high halves, which have the same infinities.
+Each row is first scaled by a power of two that makes its largest element about 2^13, so that no element that matters
+underflows. The inverse of the scale is stored, to undo the scaling. It is negative if the row has an element that is
+not finite. The low parts of such elements are zero, and the product is computed from the high parts alone, which gives
+the same infinities.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
 
 TILE = 128
 STEP = 64
-"""Elements along the rows between two sums in single precision."""
+"""Number of elements of a row that a matrix unit sums; longer sums are continued in single precision."""
 HELD = 8192
-"""Elements that a splitting program holds."""
+"""Number of elements that a program instance of a splitting kernel keeps in registers."""
 WHOLE = 2 * HELD
-"""Elements that it holds where rows are not contiguous: reading all of them again would cost more than the
-registers."""
+"""Number of elements that a program instance of a splitting kernel keeps in registers if rows are not contiguous. It is
+larger than `HELD`, because reading such rows twice would cost more than the registers."""
 PROCESSORS = 132
 
 SIZE = ("size = tl.abs(value)", 'finite = size < float("inf")')
@@ -48,23 +50,26 @@ SCALED = (
     "# Where something is not finite, high halves alone say what comes of it.",
     "if (tl.min(row_scale, axis=0) < 0.0) | (tl.min(column_scale, axis=0) < 0.0):",
 )
-"""Code that scales a block of sums by the scales of its rows and columns; then code for negative scales."""
+"""Triton code that multiplies a block of sums by the scales of its rows and columns. Its last line begins a block for
+rows or columns that are not finite."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a left factor, or columns of a right one: `count` in each of `batch` matrices, `length` elements each."""
+    """The rows of a left factor, or the columns of a right factor, of a batch of products: `batch` matrices of `count`
+    rows with `length` elements."""
 
     memory: str
     batch: int
     count: int
     length: int
     steps: tuple[int, int, int]
-    """Elements between neighbouring matrices, between rows, and along a row."""
+    """Strides, in elements: between matrices, between rows, and along a row."""
     offset: int = 0
-    """The element of its memory that it begins at."""
+    """Index of the first element in its memory."""
     whole: int = 0
-    """Where the matrices are pieces of one, side by side: the length of its rows, which limits the last piece."""
+    """Set if one matrix was cut along its rows into several: the length of the original rows. Elements of the last
+    piece beyond it do not exist. 0 otherwise."""
 
     @property
     def size(self) -> int:
@@ -72,26 +77,27 @@ class Rows:
 
     @property
     def runs_along(self) -> bool:
-        """Return whether neighbours in memory belong to one row."""
+        """Whether rows are read along memory. False only if neighbours in memory belong to different rows."""
         return self.steps[2] == 1 or self.steps[1] != 1
 
 
 def rows_of(factor: Factor, batch: int, count: int, length: int, context: Context) -> Rows:
-    """Return the rows of a factor; the columns of a factor are the rows of its transpose."""
+    """Return the rows of a factor. For its columns, pass the transposed factor."""
     memory = context.elements(factor.name) if factor.copied else context.memory(factor.base)
     return Rows(memory, batch, count, length, (factor.batch, factor.down, factor.across), factor.offset)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The halves of rows in separate memory, with numbers and lengths rounded up to whole tiles by zeros."""
+    """The half-precision parts of rows, in memory of their own. The number and the length of rows are padded with zeros
+    to whole tiles."""
 
     name: str
     given: Rows
     narrowest: int = TILE // 2
-    """Fewest rows of a tile: a matrix unit needs more rows than columns."""
+    """Fewest rows of a tile."""
     step: int = STEP
-    """Lengths are rounded up to a multiple of this."""
+    """The length of rows is rounded up to a multiple of this number."""
 
     @property
     def tile(self) -> int:
@@ -103,7 +109,7 @@ class Parts:
 
     @property
     def padded(self) -> int:
-        """Rows of one matrix, rounded up to whole tiles."""
+        """Number of rows of one matrix, rounded up to whole tiles."""
         return -(-self.given.count // self.tile) * self.tile
 
     @property
@@ -116,23 +122,24 @@ class Parts:
 
     @property
     def steps(self) -> tuple[int, int, int]:
-        """Strides in the same order as the given rows, so that both are read and written along their memory."""
+        """Strides of the parts. The order of axes in memory is that of the given rows, so that reading and writing both
+        go along memory."""
         if self.given.runs_along:
             return self.padded * self.length, self.length, 1
         return self.padded * self.length, 1, self.padded
 
     @property
     def at_once(self) -> int:
-        """Rows per splitting program."""
+        """Number of rows per program instance of the splitting kernel."""
         if self.given.runs_along:
             return max(1, min(64, self.tile, HELD // block_of(self.length)))
-        # neighbours are read together, but there should be many programs; and whole rows are read only once
+        # a compromise: more rows read more neighbours together, fewer rows give more program instances
         most = min(32, self.tile) if self.rows >= 64 * PROCESSORS else 16
         return 16 if 16 * block_of(self.length) == WHOLE else most
 
     @property
     def held(self) -> int:
-        """Elements of a row that a splitting program holds at a time."""
+        """Number of elements of a row that a program instance of the splitting kernel keeps in registers at a time."""
         longest = (HELD if self.given.runs_along else WHOLE) // self.at_once
         length = block_of(self.length)
         return length if length <= longest else HELD // self.at_once
@@ -143,7 +150,8 @@ class Parts:
 
 
 def measured(axis: int) -> tuple[str, str]:
-    """Return the code for each row of a block: its largest finite element, and whether an element is not finite."""
+    """Return two expressions for each row of a block: its largest finite element, and 1 if some element is not
+    finite."""
     return (
         f"tl.max(tl.where(finite, size, 0.0), axis={axis}, keep_dims=True)",
         f"tl.max(tl.where(finite, 0.0, 1.0), axis={axis}, keep_dims=True)",
@@ -151,7 +159,8 @@ def measured(axis: int) -> tuple[str, str]:
 
 
 def split(name: str, parts: Parts) -> str:
-    """Return the kernel that scales rows and splits them: one pass over memory where a row fits into registers."""
+    """Return the kernel that scales rows and splits them into parts. If a row fits into registers, memory is read
+    once."""
     given, held, whole = parts.given, parts.held, parts.held >= parts.length
     row = IndexText("row", ((0, given.batch), (1, parts.padded)))
     along, across = ("[:, None]", "[None, :]") if given.runs_along else ("[None, :]", "[:, None]")
@@ -196,11 +205,13 @@ def _loop(end: int, step: int, k: str, lines: list[str]) -> list[str]:
 
 
 def indented(lines: list[str]) -> str:
+    """Return the lines as the body of a function, indented by four spaces."""
     return "\n".join("    " + line for line in lines) + "\n"
 
 
 def split_steps(name: str, node: str, sides: Sequence[Parts], context: Context) -> tuple[list[str], list[str]]:
-    """Return the statements that split both factors, and the arguments of the multiplying kernel: halves and scales."""
+    """Return the Python statements that split the factors, and the arguments of the multiplying kernel: parts and
+    scales."""
     steps: list[str] = []
     given: list[str] = []
     for each in sides:

@@ -1,9 +1,11 @@
-"""Writes matrix products of short rows, as products of halves (`halves.py`). They are limited by memory.
+"""Writes matrix products whose inner size is at most one step, from half-precision parts (`halves.py`). Memory limits
+their speed.
 
-The right side is split in advance. Rows of the left side that fit into one step are scaled and split in the multiplying
-kernel, so that they are read once and their halves never reach memory. A program keeps its columns while it goes
-through several tiles of rows, and reads the next tile while it stores. Values that are not finite take no branch here,
-which would cost a third of the registers: they are only in the product of high halves.
+The right factor is split in advance. Rows of the left factor are scaled and split in the multiplying kernel itself, so
+that they are read once and their parts are never stored. A program instance keeps its columns while it goes through
+several tiles of rows, and loads the next tile while it stores the last one. There is no branch for values that are not
+finite, because a branch would cost a third of the registers: such values take part only in the product of the high
+parts.
 """
 
 from __future__ import annotations
@@ -41,21 +43,23 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Product
 
 HEIGHT = 64
-"""Rows of a tile. With 128 of them and twice the warps a product took twice as long."""
+"""Number of rows of a tile. With 128 rows and twice the warps, a product took twice as long."""
 NARROWEST = 16
-"""Fewest columns, and fewest elements of a row, that a matrix unit works on."""
+"""Fewest columns, and fewest elements of a row, that a matrix unit can multiply."""
 STAGES = 3
-"""Tiles whose loads are in flight at the same time."""
+"""Number of tiles whose loads are in flight at the same time."""
 MOST = 8
-"""Most tiles of rows that a program goes through."""
+"""Most tiles of rows that one program instance goes through."""
 PROGRAMS = 3 * PROCESSORS
-"""Fewest programs, about as many as run at the same time. With fewer, each goes through fewer tiles."""
+"""Fewest program instances: about as many as a device runs at the same time. To reach it, each instance gets fewer
+tiles."""
 STREAM = 2.3e12
-"""Bytes per second that these products read and write, as measured on an H200."""
+"""Bytes per second that these products read and write, measured on an H200."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """A kernel for a product of short rows and the maps after it; None where rows are long or the library is faster."""
+    """Return a kernel for a product of short rows and the elementwise operations that follow it (`tail`). None if the
+    rows are longer or torch's own kernel is expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or not node.size or not 0 < found.inner <= STEP:
@@ -83,13 +87,14 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _is_worth_it(left: Rows, right: Parts, results: int) -> bool:
-    """Return whether this is faster than the library, by the bytes read and written, including the split right side."""
+    """Return whether the kernel is expected to be faster than torch's own kernel. The estimate counts the bytes read
+    and written, including those of splitting the right factor."""
     moved = 4 * (left.size + 3 * right.size + results)
     return moved / STREAM + 2 * LAUNCH < WORTH * library(results, left.length)
 
 
 def _groups(left: Rows, right: Parts) -> tuple[int, int]:
-    """Return the number of tiles of rows per program, and the number of programs."""
+    """Return the number of row tiles per program instance, and the number of program instances per column tile."""
     down, beside = -(-left.count // HEIGHT), right.padded // right.tile * left.batch
     each = MOST
     while each > 1 and -(-down // each) * beside < PROGRAMS:

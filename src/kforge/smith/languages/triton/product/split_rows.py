@@ -1,7 +1,8 @@
-"""Writes matrix products with few results and long rows: several programs share the rows of a tile.
+"""Writes matrix products with few results and a long inner dimension: several program instances share the sums of one
+tile.
 
-Pieces of the inner dimension are multiplied as matrices of a batch (`tiled.py`), each row of a piece with its own
-scale. Another kernel adds up the results, always in the same order.
+The inner dimension is cut into pieces, which are multiplied like the matrices of a batch (`tiled.py`). Each row of a
+piece has its own scale. Another kernel adds up the results of the pieces, always in the same order.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Product
 
 ROUNDS = 8
-"""Most pieces per processor: short pieces are split in one pass, but more results must be added up."""
+"""Most pieces per multiprocessor that are considered. More pieces are faster to split, but their results must be added
+up."""
 ADDED = 8192
-"""Elements per program that adds up pieces."""
+"""Number of elements per program instance of the kernel that adds up the pieces."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """A kernel for a product and the maps after it; None where sharing does not help, or the library is faster."""
+    """Return a kernel for a product and the elementwise operations that follow it (`tail`). None if cutting the inner
+    dimension does not help or torch's own kernel is expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or found.batches != 1 or not node.size or not found.inner:
@@ -72,8 +75,8 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
 
 
 def _pieces(found: Product, context: Context) -> tuple[Parts, Parts]:
-    """Return both sides in the number of pieces that takes the least estimated time; one piece where there are enough
-    tiles."""
+    """Return both factors, cut into the number of pieces with the least estimated time. One piece if there are enough
+    tiles for the device."""
     sides = [
         ("left", rows_of(found.left, 1, found.rows, found.inner, context)),
         ("right", rows_of(found.right.transposed(), 1, found.columns, found.inner, context)),
@@ -89,7 +92,7 @@ def _pieces(found: Product, context: Context) -> tuple[Parts, Parts]:
 
 
 def _cut(rows: Rows, count: int) -> Rows:
-    """Return one matrix as several: pieces of its rows, in whole steps."""
+    """Return the rows of one matrix as several matrices: pieces along the rows, each a multiple of `STEP` long."""
     length = -(-rows.length // (count * STEP)) * STEP
     if count == 1 or length >= rows.length:
         return rows
@@ -99,7 +102,7 @@ def _cut(rows: Rows, count: int) -> Rows:
 
 
 def _seconds(left: Parts, right: Parts) -> float:
-    """Return the estimated seconds: splitting (long rows are read twice), multiplying and adding up."""
+    """Return the estimated seconds of splitting (long rows are read twice), multiplying, and adding up."""
     passes = [(parts.size, 2 if parts.held >= parts.length else 3) for parts in (left, right)]
     pieces = left.given.batch
     sums = 2 * pieces * left.given.count * right.given.count if pieces > 1 else 0

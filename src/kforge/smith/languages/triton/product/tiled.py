@@ -1,8 +1,9 @@
-"""Writes matrix products in single precision on matrix units that multiply halves (`halves.py`).
+"""Writes matrix products with float32 results in tiles, on matrix units that multiply half-precision parts
+(`halves.py`).
 
-The result is the sum of three products of halves; the fourth, low * low, is below the last bit. Matrix units truncate
-sums instead of rounding them, so they sum at most 64 steps, and these sums are added in single precision. The result is
-closer to the exact product than that of the library's kernels.
+The result is the sum of three products of parts; the fourth, low * low, is below the last bit. Matrix units truncate
+sums instead of rounding them. So they sum at most 64 elements, and these partial sums are added in single precision.
+The result is closer to the exact product than the result of torch's own kernels.
 """
 
 from __future__ import annotations
@@ -36,21 +37,24 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Product
 
 STAGES = 3
-"""Steps whose loads are in flight at the same time."""
+"""Number of steps whose loads are in flight at the same time."""
 GROUP = 8
-"""Rows of tiles that are computed together, so that they share columns in the cache."""
+"""Number of rows of tiles that are computed at about the same time, so that they share columns in the cache."""
 
-# Measured on an H200, to choose between both ways: operations and bytes per second, and the time of a launch.
+# Measured on an H200, to choose between this kernel and the library: operations per second in single and in half
+# precision, bytes per second of memory, and seconds of a launch.
 SINGLE, HALF, MEMORY, LAUNCH = 50e12, 600e12, 4e12, 4e-6
 BETWEEN = 4e-6
-"""Seconds between two tiles on a multiprocessor, when nothing is multiplied: first loads, scaling and storing."""
+"""Seconds between two tiles on a multiprocessor in which nothing is multiplied: the first loads, scaling and
+storing."""
 WORTH = 0.85
-"""Largest share of the library's time for which this kernel is used."""
+"""The kernel replaces torch's own product if its estimated time is below this share of the estimated time of
+torch's."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a product and the maps after it; None where the library is faster or the maps need other
-    elements."""
+    """Return a kernel for a product and the elementwise operations that follow it (`tail`). None if torch's own kernel
+    is expected to be faster, or if the tail cannot be part of the kernel."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or not node.size or not found.inner:
@@ -80,18 +84,18 @@ def tiles_of(left: Parts, right: Parts) -> int:
 
 
 def multiplying(tiles: int, height: int, width: int, length: int) -> float:
-    """Return the estimated seconds of these tile products."""
+    """Return the estimated seconds of computing this many tiles of this size; `length` is the length of the sums."""
     tile = 6 * height * width * length / (HALF / PROCESSORS)
     return -(-tiles // PROCESSORS) * (tile + BETWEEN * height * width / TILE**2)
 
 
 def library(results: int, length: int) -> float:
-    """Return the estimated seconds of the library: it multiplies, and then stores."""
+    """Return the estimated seconds of torch's own product: multiplying, storing the results, and one launch."""
     return 2 * results * length / SINGLE + 4 * results / MEMORY + LAUNCH
 
 
 def _is_worth_it(left: Parts, right: Parts) -> bool:
-    """Return whether this is faster than the library, by a rough estimate."""
+    """Return whether the kernel is expected to be faster than torch's own kernel, by a rough estimate."""
     tiles = tiles_of(left, right) * left.given.batch
     splitting = sum(4 * parts.given.batch * parts.given.count * parts.length * 3 for parts in (left, right))
     ours = multiplying(tiles, left.tile, right.tile, left.length) + splitting / MEMORY + 3 * LAUNCH
@@ -103,6 +107,7 @@ def _is_worth_it(left: Parts, right: Parts) -> bool:
 
 
 def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) -> str:
+    """Return the kernel that multiplies the split factors `both` and applies the tail `after`."""
     left, right = both
     down, across = left.padded // left.tile, right.padded // right.tile
     wide = ".to(tl.int64)" if max(left.size, right.size, after.node.size) >= NARROW - 2**20 else ""
@@ -156,7 +161,8 @@ def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) 
 
 
 def _order(batches: int, tiles: tuple[int, int], sides: tuple[int, int], wide: str) -> list[str]:
-    """Return the lines that choose a program's tile: programs that run at the same time share rows and columns."""
+    """Return the lines that choose a program instance's tile. Instances that run at the same time share rows and
+    columns in the cache."""
     (down, across), (height, width) = tiles, sides
     group = GROUP * across
     _, tile, batch = grid_of(down * across, batches)

@@ -1,4 +1,5 @@
-"""Writes products of many tiny matrices: a program has many of them, each thread a few results. Limited by memory."""
+"""Writes products of many tiny matrices. A program instance computes many of them, and each thread a few results.
+Memory limits their speed."""
 
 from __future__ import annotations
 
@@ -19,15 +20,16 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context
 
 TINY = 16
-"""Most rows, columns and inner elements."""
+"""Most rows, columns and inner elements of a tiny matrix."""
 MANY = 4096
-"""Fewest matrices: for fewer the library is fast."""
+"""Fewest matrices for which this kernel is used. torch's library is fast for fewer."""
 RESULTS = 4096
-"""Result elements per program."""
+"""Number of result elements per program instance."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for the products and the maps after them; None where they are few or large."""
+    """Return a kernel for the products and the elementwise operations that follow them (`tail`). None if the matrices
+    are too few or too large."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or found.bias or not node.size or not found.inner:

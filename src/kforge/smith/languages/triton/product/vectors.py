@@ -1,6 +1,6 @@
-"""Rewrites a matrix times one vector as a sum over each row, which reads memory at full speed.
+"""A rewrite rule that turns a matrix times a vector into a sum over each row, which reads memory at full speed.
 
-The maps before and after it are then in the same kernel, which a library's kernel cannot do.
+The maps before and after it can then be part of the same kernel. A library's kernel cannot include them.
 """
 
 from __future__ import annotations
@@ -64,5 +64,5 @@ def _matrix_and_vector(site: Site) -> tuple[str, str] | None:
 
 
 def _runs_along(graph: Graph, name: str, axis: int) -> bool:
-    """Return whether this axis is contiguous in memory."""
+    """Return whether the elements along this axis are contiguous in memory."""
     return placed(graph)[name].strides[axis] == 1

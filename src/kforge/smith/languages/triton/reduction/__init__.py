@@ -1,1 +1,1 @@
-"""Reductions, softmax and norms in Triton."""
+"""Kernels for reductions, softmax and norms in Triton."""

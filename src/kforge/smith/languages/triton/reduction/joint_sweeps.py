@@ -1,12 +1,12 @@
-"""Merges two sweeps into one pass, where the second needs the result of the first.
+"""Merges two sweeps into one pass although the second needs the result of the first.
 
-    grown    sum(exp(v - max(v))): the sum so far is scaled down whenever a larger element is met; so are other sums of
-             the same exponentials, each times a factor. Factors have signs, so the sum may nearly cancel: each lane
-             uses Kahan summation, and lanes are added up in double precision
+    grown    sum(exp(v - max(v))): the sum so far is scaled down whenever a larger element appears, and so are other
+             sums of the same exponentials times a factor. Factors may be negative, so that a sum may nearly cancel:
+             each lane uses Kahan summation, and lanes are added up in double precision
     apart    sum((v - mean(v))^2): each lane keeps its own mean and squared differences (Welford's method)
 
-Lanes, and then parts of a place, are combined at the end, by their differences from the overall maximum or mean.
-Neither is less exact than two sweeps would be.
+At the end, lanes and then parts of a place are combined, by their differences from the overall maximum or mean. The
+results are as exact as those of two sweeps.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Node
 
 LOWEST = "-3.4028234663852886e38"
-"""Initial value of a running maximum: minus infinity could not be subtracted."""
+"""Initial value of a running maximum. Minus infinity would give NaN in a subtraction."""
 
 
 @dataclass(frozen=True)
 class Joint:
-    """Reductions that are computed in the same pass as the reduction that they need."""
+    """Reductions that are computed in the same pass as an earlier reduction that they depend on. `kind` is `grown` or
+    `apart`."""
 
     kind: str
     first: Node
-    """The reduction that is needed: the maximum, or the sum that the mean is computed from."""
+    """The earlier reduction: the maximum, or the sum from which the mean is computed."""
     nodes: tuple[Node, ...]
-    """The dependent reductions; several only where exponentials are summed."""
+    """The dependent reductions. More than one only if the kind is `grown`."""
     factors: tuple[str, ...]
-    """For each node, the buffer whose elements multiply its elements; empty where there is none."""
+    """For each dependent reduction, the name of the buffer whose elements multiply the exponentials. An empty name if
+    there is no factor."""
 
     @property
     def weighted(self) -> list[Node]:
-        """The sums that have factors."""
+        """Those dependent sums whose exponentials are multiplied by a factor from memory."""
         return [node for node, factor in zip(self.nodes, self.factors, strict=True) if factor]
 
     def lanes(self, value: str, factors: Sequence[str], mask: str, stride: int) -> list[str]:
-        """Return the lines for one more block of elements, `stride` after the one before; they replace the first
-        reduction's lines, too.
+        """Return the lines that update the running values of all these reductions with one more block of elements.
 
-        `factors`: values of this block.
+        `factors` has the block's values of each factor. `stride` is the distance between two blocks of one program
+        instance.
         """
         first, node = self.first.name, self.nodes[0].name
         top, total = f"{first}_lanes", f"{node}_lanes"
@@ -79,11 +81,11 @@ class Joint:
         ]
 
     def together(self, parts: str, counts: str, total: str, axis: int) -> list[str]:
-        """Return the lines that combine both reductions from their `parts`, of `counts` elements each and `total`
-        together.
+        """Return the lines that combine partial results into the final ones.
 
-        The parts of the first reduction are maxima or sums. Each part of the second is relative to its own maximum or
-        mean.
+        `parts` is the suffix of the variables with the partial results. Each part has `counts` elements, and all have
+        `total`. The partial results of the first reduction are maxima or sums; those of the others are relative to the
+        maximum or mean of their own part.
         """
         first, node = self.first.name, self.nodes[0].name
         if self.kind == "grown":
@@ -104,8 +106,8 @@ class Joint:
 
 
 def joined(nest: Nest, count: int) -> tuple[Nest, dict[str, Joint]]:
-    """Return the nest with fewer sweeps, and by name the reductions that were merged into an earlier sweep. `count`:
-    elements."""
+    """Return the nest with fewer sweeps, and the reductions that were merged into an earlier sweep, by name. `count` is
+    the number of elements of a place."""
     joints: dict[str, Joint] = {}
     sweeps = list(nest.sweeps)
     number = 0
@@ -127,7 +129,8 @@ def joined(nest: Nest, count: int) -> tuple[Nest, dict[str, Joint]]:
 
 
 def _joints(nest: Nest, here: Sweep, then: Sweep, count: int) -> list[Joint]:
-    """Return how the next sweep's reductions follow from this sweep's; empty where one of them has no known form."""
+    """Return how the reductions of the sweep `then` can be merged into the sweep `here`. Empty if one of them
+    cannot."""
     found: dict[str, Joint] = {}
     for node in then.reductions:
         joint = _joint(node, nest, here, then, count)
@@ -141,7 +144,8 @@ def _joints(nest: Nest, here: Sweep, then: Sweep, count: int) -> list[Joint]:
 
 
 def _joint(node: Node, nest: Nest, here: Sweep, then: Sweep, count: int) -> Joint | None:
-    """Return how this reduction of the next sweep follows from one of this sweep; None where it has no known form."""
+    """Return how one reduction of the sweep `then` can be merged into the sweep `here`, or None if it has neither of
+    the two known forms."""
     made = {each.name: each for each in (*here.elements, *here.reductions, *here.after, *then.elements)}
     if node.function != "sum":
         return None
@@ -164,7 +168,8 @@ def _joint(node: Node, nest: Nest, here: Sweep, then: Sweep, count: int) -> Join
 
 
 def _without_factor(element: Node | None, nest: Nest, made: Mapping[str, Node]) -> tuple[Node | None, str]:
-    """Return the exponential without a factor that is read from memory, and the factor's name."""
+    """Return the exponential of a product of an exponential and a factor from memory, and the factor's name. Without
+    such a factor, return the element itself and an empty name."""
     if element is not None and element.function == "mul":
         for value, factor in (element.inputs, element.inputs[::-1]):
             grown = made.get(str(value))

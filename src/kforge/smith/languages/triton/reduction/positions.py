@@ -1,8 +1,8 @@
-"""Writes argmax and argmin: the position of the largest or smallest element along an axis.
+"""Writes argmax and argmin in Triton: the index of the largest or smallest element along an axis.
 
-A program walks through the elements of its places (`blocks.py`) in pieces, so memory is read once. Every element of a
-block keeps the best value at its position, and threads compare only at the end. The contiguous axis in memory is the
-last axis of a block.
+A program instance goes through the elements of its places (`blocks.py`) in pieces, so memory is read once. Each element
+of a block keeps the best value seen at its position, and threads compare only at the end. The last axis of a block is
+the one that is contiguous in memory.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from kforge.smith.languages import Context
 
 STEP = 2048
-"""Elements of a block where the reduced axis is contiguous."""
+"""Number of elements of a block if the reduced axis is contiguous."""
 TILE = 1024
-"""Elements of a block where it is not: eight for each of 128 threads, so that many blocks are in flight."""
+"""Number of elements of a block if the reduced axis is not contiguous: eight for each of 128 threads, so that many
+blocks are in flight."""
 WIDEST = 128
 """Most columns of a block."""
 TOO_FEW = 64
-"""Fewest programs. With fewer, and much work for each, torch divides the work better."""
+"""Fewest program instances for a kernel. With fewer, and many elements for each, torch divides the work better."""
 
 
 def kernel(name: str, node: Node, context: Context) -> WrittenKernel | None:
-    """Return a kernel for an argmax or argmin call; None for other calls, and where torch is faster."""
+    """Return a kernel for an argmax or argmin call, or None for other calls and if torch is expected to be faster."""
     packet = node.function.removeprefix("aten.").partition(".")[0]
     positional, named = node.arguments if node.kind == "call" else ((), {})
     if packet not in ("argmax", "argmin") or named or not isinstance(positional[0], Ref) or not node.size:
@@ -53,7 +54,7 @@ def kernel(name: str, node: Node, context: Context) -> WrittenKernel | None:
 
 @dataclass(frozen=True)
 class Walk:
-    """How a program walks through the elements of its places (`blocks.py`)."""
+    """How a program instance goes through the elements of its places (`blocks.py`)."""
 
     place: IndexText
     length: int
@@ -75,7 +76,7 @@ class Walk:
 
     @property
     def shape(self) -> str:
-        """The shape of a block as Triton source."""
+        """The shape of a block, as Triton source."""
         return f"[{self.places}, {self.step}]" if self.rows else f"[{self.step}, {self.places}]"
 
     @property
@@ -90,7 +91,8 @@ class Walk:
         return f"place = (tl.program_id(0){wide} * {self.places} + tl.arange(0, {self.places})){turned}"
 
     def loop(self, lines: list[str], other: str) -> list[str]:
-        """Return a loop over the pieces, with each piece in `value`."""
+        """Return a loop over the pieces with these lines inside. Each piece is in the variable `value`; `other` fills
+        masked elements."""
         turned = "[None, :]" if self.rows else "[:, None]"
         mask = f", mask={self.mask}, other={other}" if self.mask else ""
         place = self.place.address((self.length * self.lanes, 1)) if not self.rows else f"place * {self.length}"

@@ -1,17 +1,18 @@
-"""Kernels of regions with reductions. What a block (`blocks.py`) goes through is reduced.
+"""Writes kernels for regions with reductions in Triton.
 
-    whole    a program holds its places' elements in registers: memory is read once
-    looped   a program walks through its places' elements in pieces, once for every sweep; after the first, caches
-             have most of them
-    split    few places with many elements: programs share each, step by step in turns, so that what is read at a time
-             lies side by side; they leave parts for the next kernel to put together, always in the same order
-    relayed  two sweeps over much memory: programs of both take turns in one kernel, those of the second so soon after
-             those of the first that the cache still has what they read
+    whole    a program instance holds all elements of its places in registers: memory is read once
+    looped   a program instance goes through the elements in steps, once per sweep; after the first sweep, most of
+             them are in the cache
+    split    few places with many elements: several instances share each place. They take its steps in turn, so that
+             reads at one time are close together in memory. They store partial results, which the next kernel
+             combines, always in the same order
+    relayed  two sweeps over much memory: instances of both sweeps alternate in one kernel. Those of the second sweep
+             follow so soon that the cache still has the elements
 
-Which of these it is and how far blocks reach is chosen in `partition.py`. What a sweep needs of the one before, as in a
-softmax, is found in the same pass where that is known how (`joint_sweeps.py`).
+`partition.py` chooses between these, and the sizes of blocks. If a sweep depends on the one before, as in a softmax,
+both are merged into one pass if possible (`joint_sweeps.py`).
 
-Sums are added up lane by lane and then in pairs, so no rounding error grows with the number of elements.
+Sums are added up per lane and then in pairs, so that rounding errors do not grow with the number of elements.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
     from kforge.smith.languages.triton.reduction.joint_sweeps import Joint
 
 AHEAD = PROGRAMS // 2
-"""Number of programs of the first sweep that run at the same time: the second sweep's programs start this much
-later."""
+"""Number of program instances of the first sweep that run at the same time. Instances of the second sweep start this
+many instances after those of the first."""
 
 
 class ReductionEmitter:
-    """Writes the kernels of one loop nest."""
+    """Writes the kernels of one loop nest with reductions: their source (`texts`) and the statements that launch them
+    (`launches`)."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> None:
         self.name = name
@@ -65,16 +67,18 @@ class ReductionEmitter:
 
     @property
     def parts_size(self) -> int:
-        """Elements of the memory between kernels."""
+        """Number of partial results that kernels, or instances of one kernel, pass to each other. 0 if there are
+        none."""
         return len(self.reductions) * self.place.size * self.shape.parts if self._between() else 0
 
     @property
     def counters(self) -> int:
-        """Number of counters, initially zero, by which programs of one kernel know how far the others are."""
+        """Number of counters by which instances of a relayed kernel wait for others. The caller must set them to zero.
+        0 if none are needed."""
         return self.block.programs(self.shape.places) if self.shape.relayed else 0
 
     def _between(self) -> list[str]:
-        """Return the arguments for the memory that passes between programs."""
+        """Return the names of the arguments for partial results and counters."""
         return ["parts", "ready"] if self.shape.relayed else ["parts"] if self.shape.parts > 1 else []
 
     # --- one kernel -----------------------------------------------------------------------------------------------
@@ -97,7 +101,7 @@ class ReductionEmitter:
         self._finish(self.name, title(self.nest), body, 1)
 
     def _begun(self, parts: int) -> Statements:
-        """Return a new kernel body with its indices, and masks where a block reaches beyond the end."""
+        """Return a new kernel body with its index variables, and masks if a block reaches beyond the end."""
         width, step = self.shape.places, self.shape.step
         masks = {}
         if self.place.size % width:
@@ -113,7 +117,7 @@ class ReductionEmitter:
         return body
 
     def _along(self, line: str) -> str:
-        """Return a reduction of a block; of a block with one axis the result is a scalar."""
+        """Return a line that reduces a block, adapted to blocks with one axis, for which the result is a scalar."""
         return line.replace(", keep_dims=True", "") if self.block.alone else line
 
     def _reduce_block(self, body: Statements, reductions: Iterable[Node]) -> None:
@@ -127,7 +131,7 @@ class ReductionEmitter:
     # --- loops ----------------------------------------------------------------------------------------------------
 
     def _loop(self, body: Statements, number: int, begin: str, stride: int) -> None:
-        """Write one sweep in steps that are `stride` apart; running values are kept lane by lane."""
+        """Write one sweep in steps that are `stride` elements apart. Each lane keeps running values of its own."""
         sweep = self.nest.sweeps[number]
         step = self.shape.step
         block = self.block.shape(self.shape.places, step)
@@ -140,7 +144,7 @@ class ReductionEmitter:
             body.say(f"{node.name}_lost = tl.full({block}, 0.0, tl.float32)")
         self._read_places(body, number)
         last = number == len(self.nest.sweeps) - 1
-        # the next sweep reads it all again; the last sweep does not keep it in the cache
+        # the next sweep reads the same elements again; after the last sweep nothing reads them
         hint = "" if len(self.nest.sweeps) == 1 else f', eviction_policy="evict_{"first" if last else "last"}"'
         end = self.i.size
         if "i" in body.masks and stride == step:  # only the rest after whole steps needs a mask
@@ -174,7 +178,7 @@ class ReductionEmitter:
             inner.say(f"{node.name}_lanes = {reduction.combine.format(f'{node.name}_lanes', value)}")
 
     def _read_places(self, body: Statements, number: int) -> None:
-        """Read what does not change along a loop before the loop."""
+        """Write, before a loop, the loads of values that do not change within the loop."""
         for node in elements_needed(self.nest, number):
             for source in node.sources:
                 if any(b.name == source and not self.i.moves(b.steps) for b in self.nest.buffers):
@@ -197,7 +201,8 @@ class ReductionEmitter:
         return list(found.values())
 
     def _put_together(self, body: Statements, reductions: Iterable[Node], parts: str, counts: str, total: str) -> None:
-        """Combine lanes or parts into reductions; each has `counts` elements, and all together `total`."""
+        """Write the lines that combine partial results into reductions. `parts` is their suffix; each has `counts`
+        elements, and all have `total`."""
         reductions = list(reductions)
         joints = self._joints_of(reductions)
         taken = {name for joint in joints for name in (joint.first.name, *(n.name for n in joint.nodes))}
@@ -213,14 +218,15 @@ class ReductionEmitter:
     # --- several kernels ------------------------------------------------------------------------------------------
 
     def _elements_of(self, part: str) -> str:
-        """Return how many elements a part has: whole steps, except for the last part."""
+        """Return an expression for the number of elements of a part: whole steps, and for one part the incomplete step
+        at the end."""
         full, rest = divmod(self.i.size, self.shape.step)
         parts = self.shape.parts
         last = f"tl.where({part} == {full % parts}, {rest}, 0)" if rest else ""
         return f"({summed(f'({full + parts - 1} - {part}) // {parts} * {self.shape.step}', last)})"
 
     def _split(self) -> None:
-        """Write a kernel for every sweep, and one for what is left after the last."""
+        """Write one kernel per sweep, and a last kernel if values per place are outputs."""
         sweeps = self.nest.sweeps
         for number in range(len(sweeps)):
             body = self._begun(self.shape.parts)
@@ -234,7 +240,7 @@ class ReductionEmitter:
             self._finish(f"{self.name}_end", f"{title(self.nest)}, put together", body, 1)
 
     def _part_of_sweep(self, body: Statements, number: int) -> None:
-        """Write a kernel for a sweep over a part of its places; the next kernel combines the parts' reductions."""
+        """Write the part of a sweep that one program instance does, and store its partial results."""
         self._known_so_far(body, number)
         begin, stride = f"part * {self.shape.step}", self.shape.parts * self.shape.step
         reductions = self.nest.sweeps[number].reductions
@@ -245,7 +251,7 @@ class ReductionEmitter:
             body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {node.name}{mask})")
 
     def _known_so_far(self, body: Statements, number: int) -> None:
-        """Write the values per place after this many sweeps, combined from their parts."""
+        """Write the values per place that are known after this many sweeps, combined from their partial results."""
         body.compute(self.nest.before)
         parts = block_of(self.shape.parts)
         each = f"tl.arange(0, {parts}){self.block.along_i}"
@@ -272,10 +278,10 @@ class ReductionEmitter:
     # --- one kernel of two sweeps ---------------------------------------------------------------------------------
 
     def _relay(self) -> None:
-        """Write one kernel for two sweeps, whose programs come in pairs: one of the first sweep, and one of the second
-        for an earlier part.
+        """Write one kernel for two sweeps. Its program instances come in pairs: one of the first sweep, and one of the
+        second sweep for an earlier part.
 
-        No program waits for a later one.
+        No instance waits for one with a higher number, so the kernel cannot deadlock.
         """
         shape, parts = self.shape, self.shape.parts
         blocks = self.block.programs(shape.places)

@@ -1,1 +1,1 @@
-"""Scans in Triton."""
+"""Kernels for scans in Triton."""

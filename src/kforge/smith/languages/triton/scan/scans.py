@@ -1,9 +1,9 @@
-"""Writes regions with scans (running sums, products and extremes), with the maps before and after them.
+"""Writes kernels for scans (running sums, products, maxima and minima) in Triton, with the maps before and after them.
 
-A place (`blocks.py`) is one row or column that is scanned. A program reads the elements of its places in pieces, from
-the end for reversed scans, and carries the running value from one piece to the next: memory is read and written once.
-Where there are few places with many elements, several programs share each: a first kernel computes the total of each
-part, and a second one starts each part with the total of the parts before it.
+A place (`blocks.py`) is one row or column that is scanned. A program instance goes through the elements of its places
+in pieces, from the end for reversed scans, and carries the running value from one piece to the next. So memory is read
+and written once. If there are few places with many elements, several instances share each place: a first kernel
+computes the total of each part, and a second kernel starts each part with the total of the parts before it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph, Node
 
 HELD = 2048
-"""Elements of a block."""
+"""Number of elements of a block."""
 TOO_FEW = 64
-"""With fewer programs than this, and more than STEPS pieces for each, several programs share a place."""
+"""If there are fewer program instances than this, and each would have more than `STEPS` pieces, several instances share
+a place."""
 STEPS = 16
 FULL = 1056
-"""With fewer programs, each processor of a large device has eight or fewer, which wait for memory together."""
+"""Number of program instances below which each multiprocessor of a large device has at most eight of them. So few
+cannot hide the latency of memory, so each loads its next pieces in advance."""
 AHEAD = 4
-"""Pieces that are read at the same time where there are few programs."""
+"""Number of pieces that are loaded in advance if there are few program instances."""
 
 
 class ScanEmitter:
-    """Writes the kernels of one loop nest."""
+    """Writes the kernels of one loop nest with scans: their source (`texts`) and the statements that launch them
+    (`launches`)."""
 
     def __init__(self, name: str, nest: Nest, graph: Graph, given: list[str]) -> None:
         self.name = name
@@ -51,13 +54,13 @@ class ScanEmitter:
 
     @property
     def parts_size(self) -> int:
-        """Number of elements that the first kernel stores for the second one."""
+        """Number of totals that the first kernel stores for the second one. 0 if there is only one kernel."""
         return len(self.nest.scans) * self.block.place.size * self.parts if self.parts > 1 else 0
 
     # --- shapes ---------------------------------------------------------------------------------------------------
 
     def _sizes(self) -> tuple[int, int]:
-        """Return the number of places per program, and the number of elements of each place in a piece."""
+        """Return the number of places per program instance, and the number of elements of each place in a piece."""
         places, length = block_of(self.block.place.size), block_of(self.block.i.size)
         if self.block.rows:
             step = min(HELD, length)
@@ -73,7 +76,7 @@ class ScanEmitter:
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether so few programs run at a time that each should load its next pieces in advance."""
+        """Whether so few program instances run that each should load its next pieces in advance."""
         return self.steps > AHEAD and self.block.programs(self.places) * self.parts < FULL
 
     # --- kernels --------------------------------------------------------------------------------------------------
@@ -108,7 +111,7 @@ class ScanEmitter:
         self._finish(self.name, title(self.nest), body)
 
     def _begun(self) -> Statements:
-        """Return a new kernel body with its indices, and masks where a block reaches beyond the end."""
+        """Return a new kernel body with its index variables, and masks if a block reaches beyond the end."""
         place, i = self.block.place, self.block.i
         masks = {} if place.size % self.places == 0 else {"place": f"(place < {place.size})"}
         if i.size % self.step:
@@ -120,7 +123,8 @@ class ScanEmitter:
         return body
 
     def _loop(self, body: Statements) -> Statements:
-        """Write a loop over the pieces of a program, in the scans' direction."""
+        """Write a loop over the pieces of a program instance, in the direction of the scan, and return the loop's
+        body."""
         begin, end = "0", str(self.steps * self.step)
         if self.parts > 1:
             share = -(-self.steps // self.parts) * self.step
@@ -150,11 +154,12 @@ class ScanEmitter:
             body.say(f"{node.name}_lost = {self._nothing(node, 1)}")
 
     def _nothing(self, node: Node, step: int) -> str:
-        """Return a block of the neutral value of a scan."""
+        """Return an expression for a block filled with the neutral value of a scan."""
         return f"tl.full({self.block.shape(self.places, step)}, {REDUCTIONS[node.function].start}, tl.float32)"
 
     def _come_to(self, body: Statements, node: Node) -> str:
-        """Write the total of the parts before a program's own."""
+        """Write the load of the parts' totals, and return an expression for the total of all parts before the
+        instance's own."""
         each = f"tl.arange(0, {block_of(self.parts)}){self.block.along_i}"
         masks = [f"({each} < part)", *([body.masks["place"]] if "place" in body.masks else [])]
         mask = f"mask={' & '.join(masks)}, other={REDUCTIONS[node.function].start}"
@@ -165,7 +170,7 @@ class ScanEmitter:
         return self.block.part_at(self.nest.scans.index(node), self.parts, part)
 
     def _needed(self, scan: Node) -> list[Node]:
-        """Return the maps that a scan's operand is computed from."""
+        """Return the maps from which a scan's operand is computed."""
         wanted, found = set(scan.sources), []
         for node in reversed(self.nest.sweeps[0].elements):
             if node.name in wanted:
@@ -174,7 +179,7 @@ class ScanEmitter:
         return found[::-1]
 
     def _operand(self, inner: Statements, node: Node) -> str:
-        """Return the scanned elements; those beyond the end have the neutral value."""
+        """Return the name of the elements to scan. Elements beyond the end have the neutral value."""
         value = inner.read(node.sources[0])
         if mask := inner.masks.get("i"):
             inner.say(f"{node.name}_each = tl.where({mask}, {value}, {REDUCTIONS[node.function].start})")
@@ -184,7 +189,7 @@ class ScanEmitter:
     def _scanned(self, inner: Statements, node: Node) -> None:
         name, scan, value = node.name, SCANS[node.function], self._operand(inner, node)
         backwards = ", reverse=True" if self.backwards else ""
-        if node.arguments.without_itself:
+        if node.arguments.exclusive:
             pair, combine = f"({value}, {self._nothing(node, self.step)})", before(node.function)
             inner.say(f"{name}_all, {name}_own = tl.associative_scan({pair}, {self.block.axis}, {combine}{backwards})")
         else:

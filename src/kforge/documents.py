@@ -1,0 +1,101 @@
+"""Evaluations, attempts and runs as JSON documents, for `--json` and for clients of a server.
+
+Keys that do not apply are absent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kforge.platforms import BrokenPlatform
+from kforge.records import Correct, as_json
+
+if TYPE_CHECKING:
+    from kforge.platforms import Platform
+    from kforge.records import Attempt, Evaluation, Outcome, Sanitization
+    from kforge.store import RunFolder
+
+
+def evaluation(value: Evaluation) -> dict[str, Any]:
+    verdict = as_json(value.verdict)
+    timing = verdict.pop("timing", None)
+    if timing:
+        verdict["seconds"] = timing["seconds"]
+        verdict["pairs"] = timing["pairs"]
+        verdict["speedup"] = {c["baseline"]: c["speedup"] for c in timing["comparisons"]}
+        verdict["baselines"] = {
+            c["baseline"]: {"identity": c["identity"], "seconds": c["seconds"]} for c in timing["comparisons"]
+        }
+    if isinstance(value.verdict, Correct):
+        comparisons = value.verdict.comparisons
+        if comparisons:
+            verdict["findings"] = {c.baseline: c.finding for c in comparisons}
+        if doubts := {c.baseline: c.doubt for c in comparisons if c.doubt is not None}:
+            verdict["doubts"] = doubts
+    return {**verdict, "labels": list(value.labels), "receipt": as_json(value.receipt)}
+
+
+def sanitization(value: Sanitization | None) -> dict[str, Any]:
+    return {} if value is None else {"sanitizer": {**as_json(value.outcome), "seconds": value.seconds}}
+
+
+def attempt(value: Attempt) -> dict[str, Any]:
+    document = {"index": value.index, "phase": value.phase}
+    if value.parent is not None:
+        document["parent"] = value.parent
+    if value.recommendation is not None:
+        document["recommendation"] = as_json(value.recommendation)
+    outcome = evaluation(value.evaluation) if value.evaluation is not None else as_json(value.verdict)
+    outcome.pop("receipt", None)
+    if value.unchanged is not None:
+        outcome["unchanged"] = value.unchanged
+    return {**document, **outcome, "usage": as_json(value.usage), "seconds": value.seconds}
+
+
+def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
+    attempts, best, reported = folder.attempts(), folder.best(), folder.reported()
+    document: dict[str, Any] = {
+        "run": str(folder.path),
+        "problem": folder.header.problem.name,
+        "platform": folder.header.platform,
+        "model": folder.header.model,
+        "status": folder.status(),
+    }
+    if outcome is not None:
+        document["stopped"] = outcome.stopped
+        document["seconds"] = outcome.seconds
+        if outcome.no_kernel is not None:
+            document["no_kernel"] = outcome.no_kernel
+        document["disproved"] = [as_json(each) for each in outcome.disproved]
+        if outcome.replication is not None:
+            document["replication"] = [evaluation(each) for each in outcome.replication.evaluations]
+            document["replicated"] = [as_json(each) for each in outcome.replication.comparisons]
+    if best is not None and best.evaluation is not None and reported is not None:
+        path = folder.best_path
+        where = {"path": str(path)} if path is not None else {}
+        document["best"] = {"attempt": best.index, **where, **evaluation(reported)}
+        if reported != best.evaluation:
+            chosen = evaluation(best.evaluation)
+            kept = ("speedup", "findings", "doubts", "seconds", "pairs", "baselines")
+            document["best"]["chosen_by"] = {name: chosen[name] for name in kept if name in chosen}
+    usage = sum((a.usage for a in attempts[1:]), attempts[0].usage) if attempts else None
+    document["attempts"] = [attempt(a) for a in attempts]
+    if usage is not None:
+        document["usage"] = as_json(usage)
+    return document
+
+
+def platform(found: Platform | BrokenPlatform) -> dict[str, Any]:
+    """Return a platform, and whether it can be used here."""
+    if isinstance(found, BrokenPlatform):
+        return {"name": found.name, "available": False, "reason": found.reason, "folder": found.origin}
+    reason = found.adapter.probe()
+    row = {
+        "name": found.name,
+        "title": found.manifest.title,
+        "language": found.manifest.language,
+        "device": found.manifest.device,
+        "available": reason is None,
+        "folder": str(found.folder),
+    }
+    return row if reason is None else {**row, "reason": reason}
