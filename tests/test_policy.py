@@ -19,9 +19,9 @@ def test_every_choice_has_its_figures_in_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ("precision", "there is no precision 'best'; there are strict, tf32, half"),
-        ("track", "there is no track 'best'; there are library, custom"),
-        ("compile_mode", "there is no compile mode 'best'; there are default, reduce-overhead"),
+        ("precision", "unknown precision 'best'; choose one of strict, tf32, half"),
+        ("track", "unknown track 'best'; choose one of library, custom"),
+        ("compile_mode", "unknown compile mode 'best'; choose one of default, reduce-overhead"),
     ],
 )
 def test_a_name_that_is_none_is_told_with_those_there_are(rule: str, says: str) -> None:
@@ -30,7 +30,7 @@ def test_a_name_that_is_none_is_told_with_those_there_are(rule: str, says: str) 
 
 
 def test_a_long_name_is_cut() -> None:
-    with pytest.raises(ValidationError, match=r"there is no track 'x{60}\.\.\.'; there are"):
+    with pytest.raises(ValidationError, match=r"unknown track 'x{60}\.\.\.'; choose one of"):
         EvaluationPolicy(track="x" * 1000)
 
 

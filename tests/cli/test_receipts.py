@@ -254,7 +254,7 @@ def test_a_receipt_is_ours_as_long_as_nothing_in_it_changes(tmp_path: Path) -> N
         ("[" * 100_000, "it is not JSON"),
         (
             Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(precision="none")).to_json(),
-            "no precision",
+            "unknown precision",
         ),
         (
             Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(identity="[" * 100_000)).to_json(),

@@ -166,7 +166,7 @@ def test_a_program_is_blamed_for_want_of_memory_only_where_there_was_enough(
     told = Path(os.environ["KFORGE_TEST_DEVICE"]) / "free"
     told.write_text("9000")
     try:
-        with pytest.raises(EvaluationError, match=r"a call holds .* GB, judging it takes up to .* end other programs"):
+        with pytest.raises(EvaluationError, match=r"a call take .* GB, judging it takes up to .* end other programs"):
             evaluate(WANTS_MEMORY)
     finally:
         told.unlink()

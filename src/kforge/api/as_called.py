@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SHORT_CALL = 5e-3
-"""Seconds of a call above which nothing is measured, because the cost of the decision does not matter."""
+"""Seconds of a call above which nothing is measured. The microseconds that a forged module adds to each call do not
+matter then."""
 BLOCK, PAIRS = 2e-3, 9
 """Seconds of calls that are timed together (a block), and the number of blocks for each of the two modules."""
 SLOWER = 0.97

@@ -31,7 +31,7 @@ class Expected(NamedTuple):
     shape: torch.Size
     dtype: torch.dtype
     stride: tuple[int, ...] | None
-    """None means contiguous (row-major)."""
+    """The strides of the input. None means contiguous (row-major)."""
 
     def differs(self, tensor: torch.Tensor, what: str) -> Obstacle | None:
         if type(tensor) not in PLAIN:

@@ -52,8 +52,8 @@ class CompileBaseline(Record):
 
 
 def haste(mode: str, *, on_host: bool) -> Mapping[str, str]:
-    """Return the environment variables of a worker that compiles in this mode. Empty for a mode that needs many
-    compiler processes."""
+    """Return the environment variables with which a worker compiles quickly in this mode. Empty for a mode that builds
+    many kernels for a device, because it needs all compiler processes."""
     return HASTE if on_host or not mode.startswith(_TRIES_MANY) else {}
 
 

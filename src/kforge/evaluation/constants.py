@@ -61,8 +61,8 @@ SHAKEN_SHARE = 0.01
 """Largest share of wrong elements that rounding might explain. Up to this share, torch is run again on slightly
 perturbed inputs to find out."""
 SHAKES, SHAKEN_UNITS = 8, 4.0
-"""SHAKES: number of runs of torch on perturbed inputs. SHAKEN_UNITS: largest perturbation of an input element, in units
-in the last place."""
+"""SHAKES: number of runs of torch on perturbed inputs, to see whether rounding explains an error. SHAKEN_UNITS: largest
+perturbation of an input element, in units in the last place."""
 SINGULAR = 0.05
 """If the solution of linear equations changes by this relative error for slightly perturbed inputs, the matrix counts
 as singular, and every solution is accepted. A problem with only singular matrices has the label `constant_passes`."""
@@ -99,9 +99,9 @@ REFERENCE_DEADLINE = 240.0
 REFERENCE_TOTAL = 900.0
 """Seconds that all calls of the reference in double precision may take in one evaluation. More end it with an error."""
 REFERENCE_SECONDS = 40.0
-"""Seconds that these calls should take. If they are estimated to take longer, only a part of each batch is computed in
-double precision. The other samples are compared with torch's own result first, and with double precision only if they
-differ from it by more than the floor."""
+"""Seconds that all fp64 calls of the reference in one evaluation should take. If they are estimated to take longer,
+only a part of each batch is computed in double precision. The other samples are compared with torch's own result first,
+and with double precision only if they differ from it by more than the floor."""
 SLOW_DESCRIPTION = 0.4
 """Seconds. If describing a problem (two calls and their inputs) takes less, its reference is not slow."""
 ESTIMATED_CASES = 36
@@ -120,8 +120,8 @@ SANITIZED_TOTAL_SECONDS = 240.0
 SANITIZER_ENDS = 30.0
 """Seconds for a program to end by itself, so that its sanitizer can write its report."""
 LEAST_ROWS = 256
-"""If a case is too slow under a sanitizer, it is tried with this size of the inputs' first dimension, or with the next
-larger power of two that divides the dimension. 256 is a multiple of every common tile size."""
+"""If a case is too slow under a sanitizer, it is tried with fewer rows: the inputs' first dimension is halved while at
+least this many rows remain. 256 is a multiple of every common tile size."""
 SANITIZED_PRECISION = "half"
 """Precision by which outputs under a sanitizer are judged. Instrumented loops are not vectorized, so they add in
 another order than the verified kernel, and only a gross error is a finding."""
@@ -150,8 +150,8 @@ STATISTICS = 1
 change of that method: `kforge verify` recomputes a receipt's summary only if the versions are equal."""
 
 WARM_UPS = (1, 1, 4, 4)
-"""Number of calls in each untimed block before the first timed pair. Later blocks are left out if warming up would take
-more than a quarter of the timing stage."""
+"""Number of calls in each untimed block before the first timed pair. If warming up would take more than a quarter of
+the timing stage, the last of these blocks are left out."""
 HANDSHAKES = 10
 """Number of empty blocks that are run to measure the cost of starting a block (a message to the worker and its
 answer)."""
@@ -165,7 +165,8 @@ MAX_PAIRS = 1000
 HALF_WIDTH = 0.01
 """The interval of a speedup is narrow enough if half its width is at most this share of the median."""
 HALF_WIDTH_OF_FEW = 0.005
-"""The same limit for fewer than MIN_PAIRS pairs. It is stricter, because few pairs tell little about how they vary."""
+"""The interval of a speedup from fewer than MIN_PAIRS pairs is narrow enough if half its width is at most this share of
+the median. This is stricter than HALF_WIDTH, because few pairs tell little about how they vary."""
 BLOCK_SECONDS = 5e-3
 """Seconds that a timed block should take; its number of calls is chosen for that. The cost of starting a block (0.1 to
 0.3 ms) is subtracted. A program that computes during the start, in a thread that watches its inputs, gains at most that
@@ -229,10 +230,11 @@ AWAKE_SECONDS = 2e-4
 TURN_SECONDS = 1e-3
 """Longest seconds in which an idle device switches to another process."""
 LATE_SHARE = 0.5
-"""A program is rejected if its device still works at the end of more blocks than the baseline's, by this share of all
-blocks."""
+"""Rule for devices: a program is rejected if its device still works at the end of more blocks than the baseline's, by
+this share of all blocks."""
 LATE_BLOCKS = 20
-"""Fewest blocks before that rule is applied. Among six blocks on a busy host, four may be late by chance."""
+"""Fewest timed blocks before the rule of LATE_SHARE is applied. Among six blocks on a busy host, four may be late by
+chance."""
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
 """After a program has ended that seemed to work without an order: BUSY_LOOKS is how often the device is examined, and
 BUSY_PAUSE the seconds between, to find out whether another process works there."""
@@ -281,35 +283,38 @@ RESAMPLES = 2000
 LOOKS = MappingProxyType({"library": 30, "custom": 200})
 """Number of random moments at which a program is stopped to see whose code runs, by track."""
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
-"""Seconds that sampling these moments usually takes, by track."""
+"""Seconds that stopping a program at LOOKS random moments usually takes, by track."""
 TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
-"""Fewest sampled moments that must fall into the program's own code or a library's, so that their shares count; by
-track."""
+"""A program is stopped at random moments to see whose code runs. Fewest moments, by track, that must fall into its own
+code or a library's, so that their shares count."""
 LOOK_PATIENCE = 10.0
-"""Most seconds for sampling these moments on a busy machine."""
+"""Most seconds for stopping a program at random moments, on a busy machine."""
 LEAST_LOOK_PATIENCE = 1.0
-"""Seconds that sampling these moments may always take, however short the timing is."""
+"""Seconds that stopping a program at random moments may always take, however short the timing is."""
 TRACED_BLOCK_SECONDS = 0.015
 """Seconds that a block should take in which the program is stopped at random moments."""
 TRACED_CALLS, TRACED_BYTES = 2048, 64 << 20
-"""TRACED_CALLS: most calls in such a block. TRACED_BYTES: largest size of their outputs in bytes. A quick program is
-called more often than in a timed block, always on the same inputs, because preparing takes 18 ms for a block and 0.15
-ms for each set of inputs. With 32 calls of 20 µs in a block, it took nine blocks to find one moment that counts."""
+"""Limits of a block in which the program is stopped at random moments. TRACED_CALLS: most calls. TRACED_BYTES: largest
+size of their outputs in bytes. A quick program is called more often than in a timed block, always on the same inputs,
+because preparing takes 18 ms for a block and 0.15 ms for each set of inputs. With 32 calls of 20 µs in a block, it took
+nine blocks to find one moment that counts."""
 TRACED_SHARE = 0.3
 """On the track `custom`: number of blocks in which the program is stopped at random moments, as a share of the timed
 pairs."""
 LEAST_LOOKS = 4
-"""Fewest such moments between the timed blocks that make a sample."""
+"""On the track `custom`, the program is also stopped at random moments between timed blocks. Fewest moments that
+count."""
 CUSTOM_SHARE = 0.8
-"""On the track `custom`: least share of the moments, or of device time, that must be in the program's own code."""
+"""On the track `custom`: least share of the sampled moments, or of device time, that must be in the program's own
+code."""
 OWN_SHARE_ELSEWHERE = 2 / 3
-"""Least share of moments outside of libraries if a driver runs the kernels. It is lower, because launching a small
-kernel and allocating its output takes longer than the kernel: for an honest program, a seventh of the moments were in
-torch's allocator."""
+"""Replaces CUSTOM_SHARE if a driver runs the kernels: least share of the sampled moments outside of libraries. It is
+lower, because launching a small kernel and allocating its output takes longer than the kernel: for an honest program, a
+seventh of the moments were in torch's allocator."""
 WATCHED_CALLS = 3
 """Calls in the block in which a profiler records the kernels of a device."""
 WATCHED_TRIES = 2
-"""Number of times that block is tried. The first session of a profiler may lose its events."""
+"""How often the block with recorded kernels is tried. The first session of a profiler may lose its events."""
 WATCHED_TIMES, WATCHED_SLACK = 2.0, 1e-4
 """A recording is not believed if its kernels take longer than WATCHED_TIMES times the timed calls plus WATCHED_SLACK
 seconds."""
@@ -325,9 +330,10 @@ PIECES = 16
 QUARANTINE = 10.0
 """A speedup whose lower bound is above this is measured again before it is believed (`quarantine.py`)."""
 REPLICATIONS = 3
-"""Number of repetitions that must confirm such a speedup."""
+"""Number of repetitions that must confirm a speedup above QUARANTINE."""
 AGREEMENT = 0.8
-"""A repetition confirms a speedup if the upper bound it finds is at least this share of the first lower bound."""
+"""A repetition confirms a speedup above QUARANTINE if the upper bound it finds is at least this share of the first
+lower bound."""
 BUSY_SHARE = 0.1
 """If other processes used more than this share of the machine during timing, the result is labelled, and a pair that
 was timed then is not quiet."""
@@ -383,8 +389,9 @@ SCRATCH_BYTES = 2 << 30
 """Bytes of each private file system of a worker. It has three, which are kept in memory: its folder, /tmp and
 /dev/shm."""
 SCRATCH_ENTRIES = 100_000
-"""Most files and folders in each of them. Even an empty file takes a kilobyte of kernel memory and time to remove. A
-build with nvcc or torch's compiler makes a few thousand. Kept builds may have half as many (BUILD_ENTRIES)."""
+"""Most files and folders in each private file system of a worker. Even an empty file takes a kilobyte of kernel memory
+and time to remove. A build with nvcc or torch's compiler makes a few thousand. Kept builds may have half as many
+(BUILD_ENTRIES)."""
 CELL_SECONDS = 30.0
 """Most seconds for ending a sandbox: the kernel removes its file systems before its last process is gone. CELL_SECONDS
 and REMOVAL_SECONDS together are less than START_DEADLINE, for which the referee waits for the fork server."""

@@ -1,6 +1,7 @@
-"""Converts the arguments of a launch to C values. A wrong argument raises LaunchError, with one line that names it.
+"""Converts the arguments of a launch to C values. An argument that does not fit raises LaunchError, with one line that
+names the argument.
 
-All that depends on the signature alone is computed once, because a launch should cost only a few microseconds.
+Everything that depends on the signature alone is computed once, because a launch should cost only a few microseconds.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Counterpart(NamedTuple):
     what: str
     there: str
     here: str
-    """Empty if the target platform has no such concept."""
+    """The concept's name on the target platform. Empty if that platform has no such concept."""
 
 
 def counterparts(source: Manifest, target: Manifest) -> tuple[Counterpart, ...]:

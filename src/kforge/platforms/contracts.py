@@ -170,8 +170,8 @@ class Sanitizer:
     unsuited: Callable[[str], str | None] = lambda _: None
     """Returns why a program's source contains nothing that this sanitizer checks. None if it contains something."""
     blind_to: Callable[[str, str], bool] | None = None
-    """Returns, for a program and the name of a kernel, whether the sanitizer does not see that kernel's writes; its
-    findings then mean nothing. None if the sanitizer sees all writes."""
+    """Returns, for a program and the name of a kernel, whether the sanitizer cannot see that kernel's writes. If so,
+    its findings on memory that was never written mean nothing. None if the sanitizer sees all writes."""
     conditions: str = "memory that was never written holds NaN"
     """What is different under the sanitizer. It is shown with an output that is wrong only there."""
 
@@ -181,4 +181,4 @@ class NoSanitizer:
     """Says that a platform has no sanitizer."""
 
     reason: str
-    """Why it has none, in one line."""
+    """Why the platform has no sanitizer, in one line."""

@@ -16,7 +16,7 @@ _GROUP_LIMITS = (
 )  # fmt: skip
 """Files of a control group that limit the speed or memory of its processes. The last three are of version 1."""
 _NO_LIMIT = frozenset({"", "max", "max 100000", "0", "-1", "100", "1024", "9223372036854771712"})
-"""Contents of these files that mean that there is no limit."""
+"""Contents of a control group's file that mean that there is no limit."""
 
 
 def of_process() -> list[object]:

@@ -60,7 +60,7 @@ class Manifest(Record):
     requires: tuple[Package, ...] = ()
     """Required Python packages, by the name under which they are imported."""
     install: Text | None = None
-    """The command that installs these packages."""
+    """The command that installs the packages in `requires`."""
     concepts: Concepts = Concepts()
     """This platform's names for concepts that all platforms share, to translate programs between platforms."""
     inherits: tuple[Variable, ...] = ()

@@ -226,7 +226,7 @@ class Instance:
         with reading.regular(Path(self.problem.state_path)) as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != self.problem.state_digest:
                 raise ProblemError(
-                    f"{self.problem.name}: {self.problem.state_path} is not the file this problem was made with"
+                    f"{self.problem.name}: {self.problem.state_path} was changed since the problem was made"
                 )
             file.seek(0)
             state: dict[str, torch.Tensor] = torch.load(file, weights_only=True)

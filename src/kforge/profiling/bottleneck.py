@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from kforge.records import HotSpot, KernelCounters, Roofline
 
 IDLE_SHARE = 0.4
-"""If the device is idle for more than this share of a call, the host is the limit."""
+"""If the device is idle for more than this share of a call, launching from the host is named as the bottleneck."""
 TRANSFER_SHARE = 0.3
-"""If copies between host and device take more than this share of the device's time, they are the limit."""
+"""If copies between host and device take more than this share of the device's time, they are named as the
+bottleneck."""
 BUSY = 0.6
 """A unit above this share of its peak is the limit. If there is none, latency is. Nsight Compute uses the same
 value."""
@@ -47,16 +48,17 @@ vector loads, which are good."""
 SURELY_SCATTERED = 20.0
 """Sectors per request above which access counts as scattered if the used share of the bytes was not measured."""
 CONFLICT_SHARE = 0.3
-"""Bank conflicts are named if they cause more than this share of the passes over shared memory."""
+"""If bank conflicts cause more than this share of the passes over shared memory, they may be named as the
+bottleneck."""
 LOCAL_SHARE = 0.05
-"""Local memory is named if more than this share of the instructions access it."""
+"""If more than this share of the instructions access local memory, it may be named as the bottleneck."""
 LOW_OCCUPANCY = 0.4
 """Occupancy below this share is named as a cause of latency."""
 FEW_WAVES = 1.0
 """If the blocks of a launch fill the device fewer times than this, parallelism is too low."""
 
 UNITS = {DRAM: "DRAM", L2: "L2 cache", L1: "L1 cache and shared memory"}
-"""Names of the memory units on the page."""
+"""Names of the memory units as a profile's page shows them."""
 MEMORY_WAITS = ("long_scoreboard", "lg_throttle")
 """Stall reasons that mean waiting for global memory."""
 SHARED_WAITS = ("short_scoreboard", "mio_throttle")

@@ -27,7 +27,8 @@ LOAD_SECTORS, STORE_SECTORS = "load_sectors", "store_sectors"
 """Sectors of 32 bytes that one request of a warp to global memory touches: 4 for 4 bytes per thread, 16 for 16
 bytes."""
 LOAD_USE, STORE_USE = "load_use", "store_use"
-"""Share of the bytes in those sectors that the program asked for."""
+"""Share of the bytes that loads and stores of global memory move (in sectors of 32 bytes) that the program asked
+for."""
 CONFLICTS = "conflicts"
 """Share of the passes over shared memory that are needed only because of bank conflicts."""
 LOCAL = "local"

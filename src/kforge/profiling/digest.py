@@ -30,7 +30,7 @@ ROWS_BESIDE_COUNTERS, NOTES_BESIDE_COUNTERS = 8, 6
 NOTE_WIDTH = 140
 
 A_CALL = "self time a call, in the profiled run"
-"""What the times in the table are."""
+"""Heading of the table: what its times are."""
 
 
 def digest(

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from kforge.records import KernelCounters
 
 MAX_BYTES = 64 << 20
-"""Most bytes of a file."""
+"""Most bytes of a profiler's file that are read."""
 ACCEPTED = "ncu --csv (--page raw or details), nsys stats --format csv and xctrace export are read"
-"""The end of error messages: which files are accepted."""
+"""End of error messages: says which files are accepted."""
 _BINARY = (
     (b"NVR\x00", "an Nsight Compute report"),
     (b"SQLite format 3", "an SQLite database"),
@@ -62,7 +62,7 @@ class Export:
 
 
 def _a_call(count: int, calls: int) -> int:
-    """Return how often something ran in one call, at least 1."""
+    """Return how often a kernel ran in one call of the module, at least 1, from its count in `calls` calls."""
     return max(1, round(count / calls))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kforge.records import Roofline, Workload
 
 MAX_DRIVER_CALLS = 3
-"""Most functions of the driver that notes name."""
+"""Most functions of the driver that the notes on a page name."""
 _WAITING = ("Synchronize", "Wait", "Query")
 """Parts of the names of functions that wait for the device. Their time says nothing about the host."""
 

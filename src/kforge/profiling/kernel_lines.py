@@ -26,7 +26,7 @@ LEAST_PIPE = 0.02
 because that unit also runs a few ordinary instructions."""
 
 CAVEAT = "Counters are taken one kernel at a time, with cold caches."
-"""The last line of the counters."""
+"""The last line about hardware counters on a profile's page."""
 
 
 def lines(kernels: Sequence[KernelCounters]) -> list[str]:

@@ -24,7 +24,7 @@ TOP = 12
 """Most rows of a profile; one more sums up the rest."""
 
 SPANS = 128
-"""Most spans of a timeline."""
+"""Most spans (kernels or operators) of a timeline."""
 
 ROUNDS = 3
 """Number of profiled rounds, of which the fastest counts. On a busy machine a short call may mostly wait for a core."""

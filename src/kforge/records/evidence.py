@@ -28,22 +28,22 @@ class Trace(Record):
     ran."""
 
     authored: Count
-    """Count for the program's own code."""
+    """Moments (or nanoseconds) in the program's own code."""
     library: Count
-    """Count for libraries."""
+    """Moments (or nanoseconds) in the code of libraries."""
     neither: Count
-    """Count for the interpreter and for code that serves both; on a device, the time of copies."""
+    """Moments in the interpreter and in code that serves both; on a device, nanoseconds of copies."""
     unit: Literal["moments", "nanoseconds"] = "moments"
     """What is counted: moments, or nanoseconds of device time."""
 
     @property
     def telling(self) -> int:
-        """The count that belongs to the program or to a library."""
+        """The sum of `authored` and `library`."""
         return self.authored + self.library
 
     @property
     def moments(self) -> int:
-        """The sum of all counts."""
+        """The sum of `authored`, `library` and `neither`."""
         return self.telling + self.neither
 
     @property
@@ -76,8 +76,7 @@ class Receipt(Record):
     samples: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
     """Raw seconds per call of each timed block, by side, and other raw numbers of the timing."""
     statistics: Count | None = None
-    """Version of the method that computed the summary from these samples. None in receipts of old versions of
-    kforge."""
+    """Version of the method that computed the summary from `samples`. None in receipts of old versions of kforge."""
     stages: dict[str, Amount] = Field(default_factory=dict)
     """Seconds of wall time of each stage of the evaluation."""
     conditions: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -170,7 +169,7 @@ class Replication(Record):
 
 
 class SanitizedClean(Record):
-    """The sanitizers found no error."""
+    """The platform's sanitizers checked the program and found no error."""
 
     state: Literal["clean"] = "clean"
     sanitizer: str
@@ -202,7 +201,7 @@ class Sanitization(Record):
 
     outcome: SanitizedClean | SanitizerFinding | NotSanitized = Field(discriminator="state")
     seconds: Amount = 0.0
-    """Wall time of all runs."""
+    """Wall time of all runs under sanitizers."""
 
     @property
     def finding(self) -> SanitizerFinding | None:

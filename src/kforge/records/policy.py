@@ -30,7 +30,7 @@ def check_choice(rule: str, name: str) -> str:
     """Return the name if it is an allowed value of this rule. Raises ValueError otherwise."""
     if name not in CHOICES[rule]:
         shown = ascii(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
-        raise ValueError(f"there is no {rule.replace('_', ' ')} {shown}; there are {', '.join(CHOICES[rule])}")
+        raise ValueError(f"unknown {rule.replace('_', ' ')} {shown}; choose one of {', '.join(CHOICES[rule])}")
     return name
 
 

@@ -34,7 +34,7 @@ class Problem(Record):
     state_digest: str | None = None
     """SHA-256 of the file with the weights of a live module; None for a problem file."""
     state_path: str | None = None
-    """Path of that file."""
+    """Path of the file with the weights of a live module; None for a problem file."""
 
 
 class TensorSpec(Record):

@@ -15,11 +15,11 @@ class HotSpot(Record):
 
     name: str
     calls: Count
-    """How often it ran in one call of the module."""
+    """How often the operator or kernel ran in one call of the module."""
     seconds: Amount
-    """Its own seconds in one call of the module."""
+    """Seconds of the operator or kernel itself, without what it calls, in one call of the module."""
     share: Amount
-    """Its share of the profiled time, between 0 and 1."""
+    """Share of the profiled time, between 0 and 1."""
 
 
 class Span(Record):
@@ -37,7 +37,7 @@ class KernelCounters(Record):
     name: str
     launches: Count
     seconds: Amount
-    """Total seconds of all its launches."""
+    """Total seconds of all launches of the kernel."""
     share: Amount
     """Share of the time of all counted kernels."""
     figures: dict[str, Finite] = Field(default_factory=dict)
@@ -73,7 +73,7 @@ class Peaks(Record):
 
 
 class Roofline(Record):
-    """The least time of a call that the measured peaks of a device allow."""
+    """The least time of a call that the measured peak rates of a device allow."""
 
     peaks: Peaks
     memory_seconds: Amount
@@ -83,12 +83,12 @@ class Roofline(Record):
 
     @property
     def floor_seconds(self) -> float:
-        """Least seconds of a call: the larger of the two."""
+        """Least seconds of a call: the larger of `memory_seconds` and `compute_seconds`."""
         return max(self.memory_seconds, self.compute_seconds)
 
     @property
     def bound(self) -> Literal["memory", "compute"]:
-        """Whether memory or arithmetic sets this limit."""
+        """Whether memory or arithmetic sets the least time of a call."""
         return "memory" if self.memory_seconds >= self.compute_seconds else "compute"
 
 
@@ -102,14 +102,14 @@ class Profile(Record):
     hot_spots: tuple[HotSpot, ...]
     roofline: Roofline
     digest_text: str
-    """The page of text."""
+    """The profile as one page of text, which the performance analysis agent reads."""
     kernels: tuple[KernelCounters, ...] = ()
     """Hardware counters of kernels, if a profiler could read them."""
     bottleneck: str = ""
     """One line that names the bottleneck, found by fixed rules; empty if no rule applies."""
     timeline: tuple[Span, ...] = ()
-    """The last call of the profiled run, in order of execution: the kernels if a device ran any, else torch's operators
-    and the times between them. The longest ones of a call that has very many."""
+    """The last call of the profiled run, in order of execution: the kernels if a device ran any, otherwise torch's
+    operators and the times between them. Of very many, the longest are kept."""
 
     @property
     def roofline_share(self) -> float:
@@ -134,6 +134,6 @@ class ImportedProfile(Record):
     seconds: Amount | None = None
     """Device seconds per call; None if the number of calls is unknown."""
     timeline: tuple[Span, ...] = ()
-    """Empty: what is imported are tables, without the order of execution."""
+    """Always empty: the imported tables do not contain the order of execution."""
     roofline: Roofline | None = None
     """The roofline of the problem; None if no problem was given."""

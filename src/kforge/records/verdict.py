@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Interval(Record):
-    """A median with its 95 % interval."""
+    """The median of a measured quantity, with its 95 % confidence interval."""
 
     median: Positive
     low: Positive
@@ -94,7 +94,7 @@ def pooled(found: Sequence[Comparison]) -> Comparison:
 
 
 def _independent(widths: Sequence[float]) -> float:
-    """Return the half width of the mean of independent measurements."""
+    """Return the half width of the interval of a mean of independent measurements, from their half widths."""
     return math.hypot(*widths) / len(widths)
 
 
@@ -157,7 +157,7 @@ class Mismatch(Record):
     kind: Literal["structure", "shape", "dtype", "numerical"]
     reason: str
     case: str = ""
-    """Name of the case in which it was found."""
+    """Name of the case in which the output was wrong."""
     max_error: float | None = None
     """Largest error relative to the output's scale. Only for numerical mismatches."""
     tolerance: float | None = None

@@ -44,7 +44,7 @@ def test_large_problems_are_judged_in_pieces_and_small_ones_are_not() -> None:
 
 def test_a_limit_below_what_judging_takes_is_refused_in_words() -> None:
     Budget(56 * GB, is_given=True).must_hold("softmax", 14 * GB)
-    with pytest.raises(InputError, match=r"softmax: a call holds 14 GB, .* up to 56 GB; .* 24 GB: raise --memory"):
+    with pytest.raises(InputError, match=r"softmax: .* take 14 GB, .* up to 56 GB of memory; .* 24 GB: raise --memory"):
         Budget(24 * GB, is_given=True).must_hold("softmax", 14 * GB)
     Budget(24 * GB, is_given=False).must_hold("softmax", 14 * GB)
 

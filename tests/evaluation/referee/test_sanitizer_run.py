@@ -288,7 +288,7 @@ def test_a_program_that_fails_only_now_is_a_finding(judge: Judge, problem: Probl
     ("source", "reason"),
     [
         (program(prelude="inline.configure(flags=())"), "only what kforge.inline builds is instrumented"),
-        (program("an error here"), "it does not build with ASan and UBSan of"),
+        (program("an error here"), "the program does not build with ASan and UBSan of"),
         (program(python="os.kill(os.getpid(), signal.SIGKILL)"), "was killed by SIGKILL under ASan"),
         (PLAIN, "nothing here is: it builds none"),
     ],

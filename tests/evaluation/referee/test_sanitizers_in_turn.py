@@ -150,7 +150,7 @@ def test_a_report_counts_although_the_program_raised_after_it(judge: Judge, prob
 
 def test_a_program_that_only_does_not_run_there_is_not_blamed(judge: Judge, problem: Problem) -> None:
     outcome = sanitize(judge, problem, "raise ValueError('no')").outcome
-    reason = "it does not run under one: ValueError: no; it does not run under two: ValueError: no"
+    reason = "the program does not run under one: ValueError: no; the program does not run under two: ValueError: no"
     assert outcome == NotSanitized(reason=reason)
 
 
@@ -184,7 +184,7 @@ def test_one_that_does_not_see_what_others_write_is_used_only_where_they_write_n
         programs = [f"KERNELS = {kernels!r}\n{PROGRAM.format(line='pass')}" for kernels in ("ours", "torch too")]
         pure, mixed = (judge.sanitize(problem, Candidate(source=p, platform="stand_in")).outcome for p in programs)
     assert pure == SanitizedClean(sanitizer="blind", cases=4)
-    assert mixed == NotSanitized(reason="blind cannot follow it: it also runs theirs")
+    assert mixed == NotSanitized(reason="blind cannot check the program: it also runs theirs")
 
 
 def test_what_is_too_slow_is_tried_on_fewer_rows(problem: Problem, tmp_path: Path) -> None:
@@ -195,6 +195,6 @@ def test_what_is_too_slow_is_tried_on_fewer_rows(problem: Problem, tmp_path: Pat
         line = 'print("BUG of one", flush=True) if len(x) == 256 else time.sleep(60)'
         doubtful = sanitize(judge, problem, line).outcome
     assert doubtful == NotSanitized(
-        reason="too slow under one: no answer to call within 3 s; on fewer rows, for which it may not be meant: "
+        reason="too slow under one: no answer to call within 3 s; on fewer rows, which it need not support: "
         "FOUND bug in k at kernel.cu:1"
     )

@@ -76,7 +76,7 @@ def test_memory_that_is_not_there_is_the_evaluators_concern(access: DeviceAccess
         raise PlatformError(f"out of memory: {size}")
 
     memory.allocate = full  # type: ignore[method-assign]
-    with pytest.raises(EvaluationError, match=r"the device has no 2\.0 GB for inputs: out of memory"):
+    with pytest.raises(EvaluationError, match=r"the device does not have 2\.0 GB free for inputs: out of memory"):
         access.region(2_000_000_000)
 
 

@@ -102,7 +102,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Agreement:
-    """An accepted comparison: the worst error, and its tolerance."""
+    """The result of a comparison that accepts an output: the worst error, and its tolerance."""
 
     error: float = 0.0
     tolerance: float = 0.0
@@ -292,7 +292,8 @@ class _Comparison:
         return self.differs("numerical", reason, error=error, tolerance=tolerance)
 
     def parts(self, parts: Surroundings, own: torch.Tensor, got: torch.Tensor, place: str) -> Mismatch | None:
-        """Return a Mismatch if a part is wrong on its own scale; otherwise None."""
+        """Return a Mismatch if a part of the output (a row, a run, a slice) is wrong on its own scale; otherwise
+        None."""
         errors, limits = parts.errors(got), parts.limits
         if bool((errors <= limits).all()):
             return None
@@ -400,21 +401,21 @@ def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool
 
 
 def floors(precision: str, fast: bool) -> dict[str, float]:
-    """Return the error that an output may always have, by dtype."""
+    """Return the error, by dtype, that an output may always have. `fast` allows the errors of fast convolutions."""
     return {dtype: floor * (FAST_FLOOR if fast else 1.0) for dtype, floor in FLOORS[precision].items()}
 
 
 def surroundings(
     exact: torch.Tensor, got: torch.Tensor, floor: float, slice_limit: float, *, fast: bool
 ) -> Surroundings:
-    """Return the parts by which a finite output is judged on their own scales."""
+    """Return the parts of a finite output (rows, runs, slices) that are judged on their own scales."""
     exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     least = LOST_BESIDE_LARGE if fast else LOST
     return Surroundings(exact, row_norms(exact), floor, _farthest(exact, got), least, slice_limit)
 
 
 def element_errors(exact: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
-    """Return the error of each element of a finite output."""
+    """Return the error of each element of a finite output, relative to the output's scale."""
     exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     rms = _rms(float(torch.linalg.vector_norm(exact)), exact.numel())
     return torch.sub(got, exact).abs().div_(exact.abs().clamp_(min=rms))
@@ -444,7 +445,8 @@ def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:
 
 
 def _worst_error(exact: torch.Tensor, got: torch.Tensor, rms: float) -> float:
-    """Return the largest error; infinity if an element of the output is NaN."""
+    """Return the largest error of an element, relative to the output's scale; infinity if an element of the output is
+    NaN."""
     # a maximum is NaN where any element is
     worst = float(torch.stack([errors.max() for errors in _errors(exact, got, rms)]).max())
     return math.inf if math.isnan(worst) else worst
@@ -472,7 +474,7 @@ def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> Iterator[torc
 
 
 def _pieces(exact: torch.Tensor, got: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Return pairs of flat pieces of both tensors."""
+    """Yield pairs of short pieces of both tensors, flattened, so that temporaries stay small."""
     chunk = CHUNK if exact.is_cpu else DEVICE_CHUNK
     return zip(torch.split(exact.reshape(-1), chunk), torch.split(got.reshape(-1), chunk), strict=True)
 

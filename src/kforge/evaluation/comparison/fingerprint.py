@@ -21,7 +21,7 @@ _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
 class Print(NamedTuple):
-    """The fingerprint of one tensor."""
+    """The fingerprint of one tensor: dtype, shape, and a sum over its bytes under secret keys."""
 
     dtype: torch.dtype
     shape: torch.Size
@@ -40,7 +40,7 @@ class Fingerprints:
         return [Print(tensor.dtype, tensor.shape, self._total(tensor)) for tensor in tensors_in(value)]
 
     def _total(self, tensor: torch.Tensor) -> int:
-        """Return the keyed sum of one tensor."""
+        """Return the sum over the bytes of one tensor under the secret keys."""
         plain = tensor.detach().resolve_conj().resolve_neg()
         chunk = CHUNK if plain.is_cpu else DEVICE_CHUNK
         # a tensor that is not contiguous is copied a part at a time: it may be a good part of the memory
@@ -54,7 +54,8 @@ class Fingerprints:
         return total % 2**64
 
     def _mixed(self, words: torch.Tensor, place: int) -> int:
-        """Return the keyed sum of some words, the first of which has the position `place`."""
+        """Return the sum of some words under the secret keys. `place` is the position of the first word in the
+        tensor."""
         first, second, third, fourth = self._keys
         mixed = torch.arange(place, place + len(words), device=words.device).mul_(first).add_(second)
         mixed.bitwise_xor_(words).mul_(third)

@@ -32,28 +32,32 @@ from kforge.evaluation.comparison.slices import Slices, small_slices
 from kforge.evaluation.constants import LEAST_SCALE, LOCAL_FACTOR, LOST
 
 LEAST_ROW = 16
-"""Fewest elements of a row. With fewer, torch's own error tells little about the error of another honest program."""
+"""Fewest elements of a row that is judged on its own scale. With fewer, torch's own error tells little about the error
+of another honest program."""
 RUN, RUNS = 16, 1024
-"""RUN: elements of a run. RUNS: most runs that are examined along each dimension."""
+"""A run is a sequence of RUN neighbouring elements along a dimension, judged on its own scale. RUNS is the most runs
+that are examined along each dimension."""
 SAMPLES = 8
-"""Number of random samples of run positions for each shape. They are drawn once in a process and used again, because
-drawing takes as long as comparing."""
+"""Number of random samples of positions of runs for each output shape. They are drawn once in a process and used again,
+because drawing takes as long as comparing."""
 COUNTED = 1 << 14
-"""Most elements of an output for which it is quicker to count the small elements first."""
+"""Most elements of an output in which small elements are counted first, to save the check of its parts. In larger
+outputs counting takes too long."""
 SHORTEST_RUN = 8
-"""A dimension with fewer elements has no runs, unless the tensor has no other dimension."""
+"""A dimension with fewer elements is not cut into runs, unless the tensor has no other dimension."""
 STEP = 8.0
-"""Runs whose scales differ by less than this factor are pooled."""
+"""Runs of elements whose scales differ by less than this factor are judged together, as one pool."""
 POOLS = 48
-"""Number of pools. The last one holds all runs below 8**-47 of the output's scale."""
+"""Number of pools into which runs of elements are grouped by their scale. The last one holds all runs below 8**-47 of
+the output's scale."""
 STATISTICS_PER_POOL = 2
-"""Numbers that are computed for each pool: the mean and the median."""
+"""Numbers that are computed for each pool of runs: the mean and the median of their errors."""
 LEAST_SHARE = 2e-3
-"""Pools with a smaller share of the runs are not judged: some runs are small by chance."""
+"""A pool with a smaller share of all runs is not judged: some runs are small by chance."""
 
 
 def row_norms(exact: torch.Tensor) -> torch.Tensor:
-    """Return the norm of each row. This takes no longer than the norm of the whole."""
+    """Return the norm of each row of the right output. This takes no longer than the norm of the whole."""
     flat = _flat(exact)
     norms: torch.Tensor = torch.linalg.vector_norm(flat.view(-1, _row_width(_shape(exact))), dim=1)
     return norms
@@ -73,7 +77,7 @@ def has_small_parts(exact: torch.Tensor, rms: float, floor: float, farthest: flo
 
 @dataclass(frozen=True)
 class _Runs:
-    """Runs along one dimension: their elements, their norms, and the pool of each."""
+    """Runs (short sequences of elements) along one dimension: their elements, their norms, and the pool of each."""
 
     dimension: str
     index: torch.Tensor
@@ -81,10 +85,10 @@ class _Runs:
     norm: torch.Tensor
     pool: torch.Tensor
     judged: torch.Tensor
-    """Numbers of the pools that hold enough runs to be judged."""
+    """Numbers of the pools (groups of runs of similar scale) that hold enough runs to be judged."""
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the mean and the median error of each judged pool."""
+        """Return the mean and the median error of the runs of each judged pool."""
         apart = torch.linalg.vector_norm(flat[self.index].double() - self.exact, dim=1)
         each = _clipped(apart / self.norm)
         pools = [each[self.pool == pool] for pool in self.judged]
@@ -93,7 +97,8 @@ class _Runs:
 
 
 class Surroundings:
-    """The parts of one output, with their scales and the errors that they may have."""
+    """The parts of one output (rows, runs, slices, small elements), with their scales and the errors that they may
+    have."""
 
     def __init__(
         self,
@@ -139,7 +144,7 @@ class Surroundings:
 
     @property
     def limits(self) -> torch.Tensor:
-        """The error that each part may have, whatever torch's own error is."""
+        """The error that each part of the output may have, whatever torch's own error is."""
         rows = torch.full((len(self._rows),), self._lost, dtype=torch.float64)
         pools = [(self._floor * STEP ** runs.judged.double().cpu()).clamp(max=self._lost) for runs in self._runs]
         slices = torch.full((sum(map(len, self._slices)),), self._slice_limit, dtype=torch.float64)
@@ -154,7 +159,7 @@ class Surroundings:
         return torch.cat([rows, *(runs.errors(flat) for runs in self._runs), *slices]).cpu()
 
     def name(self, part: int) -> str:
-        """Return the name of a part for messages. Raises IndexError."""
+        """Return the name of a part of the output for messages. Raises IndexError."""
         if part < len(self._rows):
             return f"row {int(self._rows[part])} of {self._count}"
         part -= len(self._rows)
@@ -172,7 +177,7 @@ class Surroundings:
 
 
 def _pooled(flat: torch.Tensor, dimension: str, index: torch.Tensor, rms: float, small: float) -> _Runs | None:
-    """Return the runs in their pools; None if no run has a scale below `small`."""
+    """Group runs of elements into pools of similar scale. Returns None if no run has a scale below `small`."""
     index = index.to(flat.device)
     exact = flat.index_select(0, index.reshape(-1)).view(index.shape).double()
     norm = torch.linalg.vector_norm(exact, dim=1)
@@ -189,7 +194,7 @@ def _pooled(flat: torch.Tensor, dimension: str, index: torch.Tensor, rms: float,
 
 @lru_cache(maxsize=4 * SAMPLES)
 def _runs_along(shape: tuple[int, ...], sample: int) -> list[tuple[str, torch.Tensor]]:
-    """Return for each dimension with runs its name and the flat indices of its runs, one row for each run."""
+    """Return for each dimension its name and the flat indices of runs of elements along it, one row for each run."""
     del sample  # part of the cache key only
     count = math.prod(shape)
     if count < LEAST_ROW:  # so few that each element counts
@@ -227,7 +232,7 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _row_width(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of a row."""
+    """Return how many elements of an output of this shape make up a row that is judged on its own scale."""
     width = 1
     for size in reversed(shape):
         width *= size

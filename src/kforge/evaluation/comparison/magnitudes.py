@@ -18,24 +18,24 @@ import torch
 from kforge.evaluation.constants import LEAST_SCALE
 
 GAP = 10
-"""A gap is this many neighbouring powers of two that hold hardly any elements."""
+"""The magnitudes of an output have a gap if this many neighbouring powers of two hold hardly any elements."""
 HARDLY, LEAST_SHARE = 1e-3, 0.02
-"""HARDLY: most elements that one power of two in a gap may hold. LEAST_SHARE: fewest elements below a gap that are
-judged. Both are shares of all elements."""
+"""Shares of all elements of an output. HARDLY: most elements that one power of two inside a gap may hold. LEAST_SHARE:
+fewest elements below a gap that are judged."""
 LEAST_ELEMENTS = 16
-"""Fewest elements below a gap that are judged."""
+"""Fewest elements below a gap in the magnitudes of an output that are judged."""
 SAMPLED = 1 << 14
-"""Most elements that are examined. If there are more, they are chosen at random."""
+"""Most elements of an output that are examined for gaps. If there are more, they are chosen at random."""
 _LOWEST = math.frexp(LEAST_SCALE)[1]
 """Exponent of the smallest scale by which outputs are judged."""
 
 
 @dataclass(frozen=True)
 class Magnitude:
-    """The elements below one gap and above the next."""
+    """The elements of an output whose magnitudes lie below one gap and above the next."""
 
     index: torch.Tensor
-    """Positions in the flat output of the elements that were examined."""
+    """Positions in the flattened output of those elements of this magnitude that were examined."""
     exact: torch.Tensor
     norm: torch.Tensor
 
@@ -43,12 +43,12 @@ class Magnitude:
         return 1
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the error of all these elements together. The caller limits it to 1."""
+        """Return the error of all elements of this magnitude together. The caller limits it to 1."""
         apart: torch.Tensor = torch.linalg.vector_norm(flat[self.index].double() - self.exact)
         return (apart / self.norm).view(1)
 
     def name(self, part: int) -> str:
-        """Return the name of these elements for messages."""
+        """Return the name of the elements of this magnitude for messages."""
         del part
         scale = float(self.norm) / math.sqrt(len(self.exact))
         return f"elements of about {scale:.2g}, all over the output, beside far larger ones"
@@ -72,7 +72,7 @@ def small_magnitudes(flat: torch.Tensor, small: float, sample: int) -> list[Magn
 
 @lru_cache(maxsize=64)
 def _places(count: int, sample: int) -> torch.Tensor:
-    """Return the positions of the elements that are examined."""
+    """Return the positions of the elements that are examined for gaps."""
     del sample  # part of the cache key only
     if count <= SAMPLED:
         return torch.arange(count)

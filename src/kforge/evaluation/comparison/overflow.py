@@ -97,7 +97,8 @@ def slices_are_right(truth: Truth, output: Any, precision: str) -> bool:
 
 
 def clean_slices(truth: Truth, output: Any, precision: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield pairs of the right result and the output, for the slices of overflowing tensors without very large numbers.
+    """Yield pairs of the right result and the output, for those slices of overflowing tensors that have no very large
+    numbers.
 
     Torch's own result must be near to the right one there; otherwise the slices may depend on the overflow.
     """
@@ -113,8 +114,10 @@ def clean_slices(truth: Truth, output: Any, precision: str) -> Iterator[tuple[to
 
 
 def _clean(exact: torch.Tensor, own: torch.Tensor, precision: str) -> tuple[int, torch.Tensor] | None:
-    """Return a dimension and the positions of its clean slices, for the dimension with the largest share of them; None
-    if no dimension has any."""
+    """Find the dimension of an overflowing tensor with the largest share of slices without very large numbers.
+
+    Returns the dimension and the positions of these slices; None if there are none.
+    """
     half = precision == "half" and own.is_floating_point()
     limit = math.sqrt(torch.finfo(torch.float16 if half else own.dtype).max)
     ordinary = exact.isfinite() & own.isfinite() & (exact.abs() <= limit)
@@ -129,7 +132,8 @@ def _clean(exact: torch.Tensor, own: torch.Tensor, precision: str) -> tuple[int,
 
 
 def _overflowing(truth: Truth, precision: str) -> list[bool]:
-    """Return for each leaf of the output whether it overflows."""
+    """Return for each tensor (or other value) of the output whether it overflows in torch but not in double
+    precision."""
     pairs = zip(*(pytree.tree_leaves(each) for each in (truth.exact, truth.own)), strict=True)
     return [isinstance(own, torch.Tensor) and _overflow(exact, own, precision) for exact, own in pairs]
 

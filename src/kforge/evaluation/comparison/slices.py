@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAST_ELEMENTS = 16
-"""Fewest elements of a slice. A smaller slice of one dimension is joined with the next ones; one of two dimensions is
-not judged."""
+"""Fewest elements of a slice of an output that is judged. Smaller slices of one dimension are joined with their
+neighbours; smaller slices of a pair of dimensions are not judged."""
 SAMPLED_ELEMENTS, SAMPLED_SLICES = 64, 1024
-"""Most elements of a slice, and most slices of one dimension or of a pair of dimensions, that are examined."""
+"""SAMPLED_ELEMENTS: most elements of a slice that are examined. SAMPLED_SLICES: most slices of one dimension, or of a
+pair of dimensions."""
 KEPT_SHARE = 0.75
-"""Share of the differences of a slice that counts; the largest ones are left out. Where sums cancel, a few elements are
-off by any amount, in torch and in an honest program. Rows and runs show if a part of a slice is wrong."""
+"""Share of the differences in a slice of an output that counts; the largest ones are left out. Where sums cancel, a few
+elements are off by any amount, in torch and in an honest program. Other checks (rows, runs) find a slice that is partly
+wrong."""
 LEAST_WEIGHT = 4.0
 """A slice is judged if it consists of at least this many elements of similar size: the square of its sum of squares,
 divided by its sum of fourth powers."""
@@ -41,22 +43,23 @@ divided by its sum of fourth powers."""
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of one output that are so small that a given difference may be an error in them."""
+    """Slices of one output that are so small that a difference that is fine for the whole output may be an error in
+    them."""
 
     index: torch.Tensor
-    """Flat indices of the sampled elements, one row for each slice."""
+    """Positions of the sampled elements in the flattened output, one row for each slice."""
     exact: torch.Tensor
     norm: torch.Tensor
     number: torch.Tensor
-    """Number of each slice in its `_Places`."""
+    """Number of each slice among all slices of its dimension or dimensions."""
     name_of: Callable[[int], str]
-    """Returns the name of a slice by its number."""
+    """Returns the text that names a slice in a message, by its number."""
 
     def __len__(self) -> int:
         return len(self.norm)
 
     def errors(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return the error of each slice. The caller limits it to 1."""
+        """Return the error of each slice on the slice's own scale. The caller limits it to 1."""
         apart = (flat[self.index].double() - self.exact).abs_().sort(dim=1).values
         norm: torch.Tensor = torch.linalg.vector_norm(apart[:, : int(KEPT_SHARE * apart.shape[1])], dim=1)
         return norm / self.norm
@@ -66,7 +69,8 @@ class Slices:
 
 
 def small_slices(flat: torch.Tensor, shape: tuple[int, ...], small: float, sample: int) -> list[Slices]:
-    """Return the slices with a scale below `small`. `sample` selects one of the random samples."""
+    """Return the slices of an output whose root mean square is below `small`. `sample` selects one of the random
+    samples."""
     found = []
     for places in _places(shape, sample):
         index = places.index.to(flat.device)
@@ -88,7 +92,7 @@ def small_slices(flat: torch.Tensor, shape: tuple[int, ...], small: float, sampl
 
 @dataclass(frozen=True)
 class _Places:
-    """The positions of the slices of one dimension, or of a pair of dimensions."""
+    """The positions of the slices of an output along one dimension, or along a pair of dimensions."""
 
     dimensions: tuple[int, ...]
     numbers: torch.Tensor
@@ -96,7 +100,7 @@ class _Places:
     width: int
     """Number of neighbouring positions that make up one slice."""
     index: torch.Tensor
-    """Flat indices of the sampled elements, one row for each slice."""
+    """Positions of the sampled elements in the flattened output, one row for each slice."""
 
     def name(self, number: int) -> str:
         places = self.numbers[number].tolist()
@@ -149,5 +153,5 @@ def _places_along(
 
 
 def _some(count: int, most: int, generator: torch.Generator) -> torch.Tensor:
-    """Return all numbers below `count`, or `most` random ones if there are more."""
+    """Return the numbers from 0 to `count` - 1, or `most` random ones of them if there are more."""
     return torch.arange(count) if count <= most else torch.randint(count, (most,), generator=generator)

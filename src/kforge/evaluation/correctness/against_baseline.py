@@ -27,7 +27,7 @@ BESIDE_FACTOR = 2.0
 
 
 class Beside:
-    """Compares one output with the baseline's."""
+    """Compares one output with the baseline's, for results that depend on earlier calls."""
 
     def __init__(self, reference: Reference, inputs: list[Any] | None, precision: str, most: float) -> None:
         """`inputs` are those of the call. If they are None, as for state, `most` is the tolerance of each tensor."""
@@ -68,7 +68,7 @@ class Beside:
         return self._truth
 
     def _is_rounding(self, number: int, expected: Any, got: Any, case: str) -> bool:
-        """Return whether two tensors differ by no more than rounding."""
+        """Return whether two tensors differ by no more than rounding explains."""
         if not isinstance(expected, torch.Tensor):
             return False
         if self._overflows(number):
@@ -83,7 +83,8 @@ class Beside:
         return off.max_error is not None and off.max_error <= BESIDE_FACTOR * self._tolerance(number)
 
     def _leaf(self, number: int) -> tuple[Any, Any] | None:
-        """Return what the copies give for one tensor, in fp64 and at the problem's dtype; None if unknown."""
+        """Return what copies of the reference give for one tensor, in fp64 and at the problem's dtype; None if
+        unknown."""
         if self.truth is None:
             return None
         exact, own = (pytree.tree_leaves(tree) for tree in (self.truth.exact, self.truth.own))

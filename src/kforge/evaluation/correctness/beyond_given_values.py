@@ -32,24 +32,26 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 GROSS = "half"
-"""Precision whose floor a program must keep on such inputs: 8e-3 of the output's scale in single precision."""
+"""Precision whose floor a program must keep on inputs beyond the given values: 8e-3 of the output's scale in single
+precision."""
 STEADY = "tf32"
-"""Precision whose floor (a quarter of that of GROSS) torch itself must keep when the inputs are perturbed."""
+"""Precision whose floor (a quarter of that of GROSS) torch itself must keep when inputs beyond the given values are
+perturbed."""
 SURE_UNITS, STEADY_UNITS = 8.0, 32.0
-"""Least values of both floors, in units in the last place: a few operations in bfloat16 have an error above its
-floor."""
+"""Least error, in units in the last place, that torch may have on inputs beyond the given values: SURE_UNITS on the
+inputs themselves, STEADY_UNITS on perturbed ones. A few operations in bfloat16 have an error above its floor."""
 MOVES = 2
-"""Number of perturbed copies of the inputs."""
+"""Number of perturbed copies of the inputs on which the reference is run, to see whether it is reliable."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
 """Very small inputs are compared with inputs that are LARGER times as large. The result must be larger by that factor,
 or by its square, or be the same. It may differ from that by OUT_OF_PROPORTION of its scale."""
 LARGEST_MINUTE = 2.0**-20
-"""A tensor counts as very small if all its numbers are smaller than this."""
+"""An input tensor counts as very small (`minute`) if all its numbers are smaller than this."""
 LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_hot", "nll_loss", "cross_entropy",
             "multinomial", "bernoulli", "histc", "put")  # fmt: skip
 """Parts of the names of operators that break a device's context if an index is out of bounds."""
 CLAMPS = ("clamp", "clamp_", "clip", "clip_")
-"""Names of operators that limit values to a range."""
+"""Names of torch functions that limit values to a range."""
 
 
 def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:

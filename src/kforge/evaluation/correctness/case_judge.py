@@ -94,7 +94,10 @@ class CaseJudge:
         return None
 
     def _judge_against(self, truth: Truth, case: Case) -> Output | None:
-        """Return the output if it is right; None if it is wrong and need not be right."""
+        """Call the program and compare its output with the right one. Returns the output if it is right.
+
+        Returns None if it is wrong but excused, because the reference is unreliable on this case.
+        """
         overflow = truth.is_whole and self._usable.overflows(case, truth)
         try:
             output = self._client.call(case.inputs, poison=self._reference.output_bytes, seed=case.seed)

@@ -66,9 +66,9 @@ class CaseGroup:
     """What is known about all cases of one name."""
 
     refused: bool = False
-    """Whether the reference failed on one of them."""
+    """Whether the reference failed on a case of this name."""
     judged_parts: set[int] = field(default_factory=set)
-    """Positions of the inputs that were varied alone and judged."""
+    """Positions of the inputs that were varied alone in a judged case of this name."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Case:
     seed: int | None = None
     """Random seed for the call; None if the reference draws no random numbers."""
     mild: bool = False
-    """Whether it replaces a case that the reference did not accept."""
+    """Whether this case replaces one that the reference did not accept."""
     risky: bool = False
     """Whether it has integers larger than any given one. They are tried on the host first, because an index out of
     bounds breaks a device's context."""
@@ -127,7 +127,7 @@ class CaseSource:
         """Kind of odd rows that timed inputs may have: `wild` or `mild`. None: they have none, or it is not known
         yet."""
         self._timed_blocks: deque[tuple[int, int]] = deque(maxlen=LAST_BLOCKS)
-        """Number and calls of the last timed blocks."""
+        """Pairs of number and calls of the last timed blocks, so that their inputs can be drawn again."""
         self.varied: set[int] = set()
         """Positions of the floating-point inputs that had other values in judged cases."""
         self.varied_scalars: set[int] = set()
@@ -212,12 +212,12 @@ class CaseSource:
 
     @cached_property
     def sorted(self) -> list[int]:
-        """Positions of ascending inputs that the module accepts in any order."""
+        """Positions of inputs that are ascending in every draw, although the module accepts any order."""
         return sorted_inputs(self.instance, self.sample(), self.structure)
 
     @property
     def ordered(self) -> list[int]:
-        """Positions of ascending inputs. Integers that never vary are left out."""
+        """Positions of inputs that are ascending in every draw. Integers that never vary are left out."""
         leaves = enumerate(self.structure.leaves)
         return [place for place, leaf in leaves if leaf.ascending and (leaf.kind == "floating" or leaf.varies)]
 
@@ -255,7 +255,7 @@ class CaseSource:
                 yield name, cases
 
     def _begun(self, state: int, name: str) -> Iterator[Case]:
-        """Like `draw`, with the first case already drawn."""
+        """Return the cases of `draw`, with the first one already drawn."""
         return begun(self.draw(state, name))[1]
 
     def draw(self, state: int, name: str) -> Iterator[Case]:
@@ -305,7 +305,8 @@ class CaseSource:
         )
 
     def _is_split(self, name: str, group: CaseGroup) -> bool:
-        """Return whether inputs are also varied one at a time, if varying all together judged no program."""
+        """Return whether the case of this name also varies inputs one at a time, if varying all together could judge no
+        program."""
         return group.refused or _is_of_scalars(name) or other_ranges.is_beyond(name)
 
     def as_given(self, state: int, index: int) -> Case:
@@ -399,7 +400,7 @@ class CaseSource:
         return sets
 
     def last_odd_sets(self) -> Iterator[list[Any]]:
-        """Yield the inputs with odd rows of the last timed blocks, drawn again."""
+        """Yield those inputs of the last timed blocks that had odd rows. They are drawn again."""
         if self.odd_rows is None:
             return
         for block, calls in list(self._timed_blocks):
@@ -413,7 +414,7 @@ def _is_of_scalars(name: str) -> bool:
 
 
 def _is_whole(name: str) -> bool:
-    """Return whether the case of this name varies whole inputs, also large ones."""
+    """Return whether the inputs of the case of this name are drawn as a whole, even if they are large."""
     return name in WHOLE or scalars.is_alone(name)
 
 
@@ -424,6 +425,6 @@ def _replaced(given: list[Any], inputs: list[Any]) -> frozenset[int]:
 
 
 def begun(cases: Iterator[Case]) -> tuple[list[Any] | None, Iterator[Case]]:
-    """Draw the first of these cases. Returns its inputs (None if there is no case) and all the cases."""
+    """Draw the first case of an iterator. Returns its inputs (None if there is no case), and all the cases again."""
     first = next(cases, None)
     return (None, cases) if first is None else (first.inputs, chain([first], cases))

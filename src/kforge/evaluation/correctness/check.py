@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 REPACKED_STATES = 3
-"""Number of secret initial states by which a program is judged that keeps its weights in another form."""
+"""Number of secret initial states by which a program is judged that keeps its weights under other names or shapes."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class CorrectnessCheck:
             self.cases += 1
         self.handover.must_have_updated_alike("after all calls")
         self.handover.must_have_left_the_rest()
-        # repeated last: one more call of the program, which the reference does not make, must not shift the state;
-        # and drawn again, since inputs kept all the while may be a good part of a device's memory
+        # the repeated call comes last, because the reference does not make it, and its state must not differ before;
+        # its inputs are drawn again, because keeping them would take much of a device's memory
         self._repeat(self.source.as_given(state, repeated), first, own_then)
         count.begin_next()
         if not self.reference.has_history:  # otherwise its state would hold such numbers from then on

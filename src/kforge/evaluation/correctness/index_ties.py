@@ -38,7 +38,7 @@ _CHOOSES = {
     "aten::cummin": 1,
     "aten::mode": 1,
 }
-"""Operators that choose, and the number of their result that is the index."""
+"""Operators that choose positions (argmax, sort), and which of their results has the positions."""
 _FACTORIZES = (
     "aten::linalg_",
     "aten::_linalg_",
@@ -49,7 +49,7 @@ _FACTORIZES = (
 )
 """Beginnings of the names of operators that solve linear equations or factorize matrices."""
 _NO_FACTORS = ("norm", "cross", "vecdot", "vander", "diagonal")
-"""Ends of such names whose operators do neither."""
+"""Ends of operator names that begin like `_FACTORIZES`, but neither solve equations nor factorize."""
 LEAST_NEIGHBOURS, MOST_NEIGHBOURS = 4, 16
 """Fewest and most neighbouring scores, on either side in the ranking, that are used to estimate the rounding error of a
 score."""
@@ -57,11 +57,11 @@ score."""
 
 @dataclass(frozen=True)
 class Choice:
-    """One call of an operator that chooses along a dimension."""
+    """One call of an operator that chooses positions along a dimension, such as argmax or sort."""
 
     operator: str
     scores: torch.Tensor
-    """The scores, one row for each choice."""
+    """The numbers among which the operator chose, one row for each choice."""
     index: torch.Tensor
     """The chosen positions, one row for each row of the scores."""
     returned: torch.Tensor
@@ -76,13 +76,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Where an index output comes from."""
+    """The choice (call of argmax, sort, …) from which an output of indices comes."""
 
     number: int
-    """Number of the choice among all choices of the call."""
+    """Number of the choice among all choices in the call of the module."""
     choice: Choice
     places: torch.Tensor
-    """For each element of the output, its position in the flat `Choice.index`."""
+    """For each element of the output, its position in the flattened `Choice.index`."""
     output: torch.Tensor
     """The index output of the reference. The module may have changed it after the choice."""
 
@@ -163,7 +163,7 @@ def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Ch
 
 @dataclass(frozen=True)
 class RecordedIndices:
-    """What was recorded in one call of a module."""
+    """What was recorded in one call of a module: its results, and all choices of positions."""
 
     leaves: list[Any]
     """The tensors and other values that the module returned."""
@@ -171,11 +171,11 @@ class RecordedIndices:
     convolves: bool
     """Whether there is a convolution for which fast algorithms exist, which round more than a sum of products."""
     factorizes: bool
-    """Whether it solves linear equations or factorizes matrices."""
+    """Whether the module solves linear equations or factorizes matrices."""
 
 
 def recorded(run: Callable[[], Any]) -> RecordedIndices:
-    """Call `run`, and return what was recorded. Raises what `run` raises."""
+    """Call `run`, and return its result with all choices that it made. Raises what `run` raises."""
     with Recorder() as recorder:
         result = run()
     return RecordedIndices(pytree.tree_leaves(result), recorder.choices, recorder.convolves, recorder.factorizes)

@@ -50,7 +50,7 @@ def _units(leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _size_of_matrix(size: torch.Tensor, scale: Scale) -> torch.Tensor:
-    """Return the magnitude whose units are used for each element of a matrix."""
+    """Return for each element of a matrix the magnitude to which its perturbation is relative."""
     whole = size.amax(dim=(-2, -1), keepdim=True)
     if scale is Scale.MATRIX:
         return whole
@@ -60,7 +60,8 @@ def _size_of_matrix(size: torch.Tensor, scale: Scale) -> torch.Tensor:
 
 
 def _as_symmetric_as(leaf: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
-    """Return the random numbers made symmetric or Hermitian if the tensor is."""
+    """Return the random numbers, made symmetric or Hermitian if the tensor is, so that the perturbed tensor stays
+    so."""
     if leaf.shape[-1] != leaf.shape[-2]:
         return units
     if torch.equal(leaf, leaf.mT):

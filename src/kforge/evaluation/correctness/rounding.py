@@ -75,7 +75,7 @@ times as much."""
 MOVED_PART = 0.5
 """Largest share by which each result of a factorization is changed, to find out which outputs depend on it."""
 _traits: WeakKeyDictionary[Reference, _Traits] = WeakKeyDictionary()
-"""The traits of each reference that was examined."""
+"""For each reference that was examined, which of its operators round in a special way."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ class _Traits:
     """Which operators of a reference round in a special way."""
 
     convolves: bool
-    """Whether it has a convolution for which fast algorithms exist, which round more."""
+    """Whether the reference has a convolution for which fast algorithms exist, which round more."""
     factorizes: bool
     """Whether it has an operator that is only exact relative to the largest element of a matrix."""
     factored: frozenset[int]
-    """Numbers of the output tensors that depend on such an operator."""
+    """Numbers of the output tensors that depend on an operator that solves linear equations or factorizes matrices."""
     scale: Scale
-    """What perturbations are relative to."""
+    """Whether perturbations of inputs are relative to the element, to its matrix, or to its row and column."""
 
 
 def excused(
@@ -154,13 +154,13 @@ class _Leaves:
         SHAKEN_SHARE."""
         self.exact, self.own, self.got, self.precision, self.free = exact, own, got, precision, free
         self.chosen: list[int] = []
-        """Numbers of the index tensors that differ."""
+        """Numbers of the output tensors of indices that differ from the right ones."""
         self.flipped: dict[int, torch.Tensor] = {}
         """Index tensors for which the reference has no scores, with the positions that differ."""
         self.unexplained: dict[int, torch.Tensor] = {}
-        """The errors that exceed the tolerance, by tensor; zero elsewhere."""
+        """For each tensor with errors above the tolerance, these errors; zero for all other elements."""
         self.parts: dict[int, Surroundings] = {}
-        """Tensors with parts that are wrong on their own scale."""
+        """Output tensors with parts (rows, runs, slices) that are wrong on their own scale."""
 
     def sort_out(self, *, fast: bool, local: bool, slices: bool) -> bool:
         """Sort the tensors. Returns False if one is off by more than rounding could explain."""
@@ -208,7 +208,7 @@ class _Leaves:
 
 
 def _traits_of(reference: Reference, inputs: Any) -> _Traits:
-    """Return the traits of a reference, which are found by one call on these inputs."""
+    """Return which operators of a reference round in a special way, found by one call on these inputs."""
     if reference not in _traits:
         record = _record(reference, reference.model, inputs)
         scale = _scale_of_given(reference) if record.factorizes else Scale.ELEMENT
@@ -218,7 +218,7 @@ def _traits_of(reference: Reference, inputs: Any) -> _Traits:
 
 
 def any_share_may_be_off(reference: Reference, inputs: Any) -> bool:
-    """Return whether more than SHAKEN_SHARE of an output may be excused."""
+    """Return whether rounding may excuse an output of which more than SHAKEN_SHARE of the elements are off."""
     return not reference.exact_is_fp64 or _traits_of(reference, inputs).factorizes
 
 
@@ -367,7 +367,7 @@ def _explained(errors: torch.Tensor, moved: torch.Tensor, *, anywhere: bool) -> 
 
 
 def _limits(parts: Surroundings, own: torch.Tensor) -> torch.Tensor:
-    """Return the errors that parts may have, given torch's own errors."""
+    """Return the errors that parts of an output may have, given torch's own errors there."""
     return torch.maximum(parts.limits, ERROR_FACTOR * parts.errors(own))
 
 

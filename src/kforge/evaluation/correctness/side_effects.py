@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.client import Output, WorkerClient
 
 UNDUE_WRITE = "the program modifies an input that the reference leaves as it was"
-"""Reason of a rejection."""
+"""Reason of a rejection, as users read it."""
 UNTOUCHED_SHARE, LEFT_SHARE = 1e-3, 0.5
 """If the reference certainly changes more than UNTOUCHED_SHARE of a tensor's elements, and a program leaves more than
 LEFT_SHARE of these exactly as they were, the program is wrong."""
@@ -37,8 +37,8 @@ ROUNDED_UNITS, SURE_UNITS = 0.5, 2.0
 """By how many epsilons one call must change an element: ROUNDED_UNITS so that it counts as changed, SURE_UNITS so that
 its change is compared."""
 UNITS_OF_MANY_CALLS = 64.0
-"""The same after an unknown number of calls. Each update below half a unit may be lost in one formula and add up in
-another."""
+"""By how many epsilons an unknown number of calls must change an element so that it counts as changed. Each update
+below half a unit may be lost in one formula and add up in another."""
 
 
 def must_have_same_effects(

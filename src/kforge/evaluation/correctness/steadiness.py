@@ -67,8 +67,8 @@ def must_be_deterministic(handover: Handover, case: Case, earlier: Any, toleranc
     if found_as_unsteady(handover.reference, case.inputs, earlier, again, limit):
         return False
     reason = (
-        "the same inputs give outputs that differ by more than a quarter of the tolerance, "
-        f"and by more than {UNSTEADY_FACTOR:g} times what torch's own differ by"
+        "repeated calls on the same inputs give outputs that differ by more than a quarter of the tolerance, "
+        f"and by more than {UNSTEADY_FACTOR:g} times as much as torch's own outputs"
     )
     raise Fault(Mismatch(kind="numerical", reason=reason, case=case.name))
 

@@ -62,14 +62,16 @@ NAMED = 5
 MOST_GROWTH = 1e3
 """A state that makes outputs larger by more than this factor is not used, because it may amplify rounding, too."""
 MANY_CALLS = 10**6
-"""Number of further calls after which the reference must still accept a counter of calls."""
+"""A counter of calls in a module's state may start at a large number only if the reference would also accept the
+counter after this many more calls."""
 FEWEST_TRIES, MOST_TRIES, TRYING_SECONDS = 8, 24, 1.0
 """How often the reference is run to find out which changes of weights it accepts: FEWEST_TRIES times, and up to
 MOST_TRIES times within TRYING_SECONDS. 22 tries find one entry among 200 that must not change."""
 
 
 class Handover:
-    """The weights of the program and the reference, while one program is judged."""
+    """The weights of the program and of the reference, while one program is judged: copies, changes and compares
+    them."""
 
     def __init__(
         self,
@@ -85,7 +87,8 @@ class Handover:
         self.secret = secret
         self.precision = precision
         self.repacked = False
-        """Whether the program keeps its weights in another form, so that only some can be copied to it."""
+        """Whether the program keeps its weights under other names or in other shapes, so that only some can be copied
+        to it."""
         self.changed: set[Change] = set()
         """The changes by which weights have ever left the range that the constructor draws from."""
         self._has_gone_far = False
@@ -95,17 +98,17 @@ class Handover:
         self._ascending: dict[str, bool] = {}
         """Buffers in ascending order, and whether the reference accepts them in any order."""
         self.before: State = {}
-        """The reference's state when weights were last copied."""
+        """The reference's state when weights were last copied to the program."""
         self.reference = self.construct(0)
 
     def construct(self, state: int) -> Reference:
         """Construct both sides with one secret seed, then give both the same weights, drawn with another seed. Returns
         the reference.
 
-        A program that keeps its weights in another form keeps the weights it drew, as the reference drew them. It gets
-        only weights that every constructor sets to the same values. Random numbers that a module keeps outside its
-        state cannot be copied; both sides draw the same. Raises Fault if the program's state lacks an entry that must
-        be copied.
+        A program that keeps its weights under other names or shapes keeps the weights it drew, as the reference drew
+        them. It gets only weights that every constructor sets to the same values. Random numbers that a module keeps
+        outside its state cannot be copied; both sides draw the same. Raises Fault if the program's state lacks an entry
+        that must be copied.
         """
         seed = subseed(self.secret, "construct", state)
         theirs = self.client.construct(self.instance, seed)
@@ -161,8 +164,8 @@ class Handover:
         """Give both sides new weights. Returns the reference's whole state, for a baseline.
 
         The first change of each round changes all weights; the others change positions in some entries. `inputs` are
-        those of the next call, if known: then rows that it looks up are changed. A program that keeps its weights in
-        another form gets no new weights.
+        those of the next call, if known: then rows that it looks up are changed. A program that keeps its weights under
+        other names or shapes gets no new weights.
         """
         if not self.repacked:
             round_of_changes, number = divmod(self._changes, WEIGHT_CHANGES)
@@ -198,8 +201,8 @@ class Handover:
     def enlarged(self) -> Iterator[None]:
         """Give both sides parameters with a row far larger than drawn, all at once or one by one; yield after each.
 
-        The parameters are restored when the caller continues. A program that keeps its weights in another form gets
-        none.
+        The parameters are restored when the caller continues. A program that keeps its weights under other names or
+        shapes gets none.
         """
         if self.repacked:
             return
@@ -219,7 +222,8 @@ class Handover:
         self._give(_with_same_memory(self._state(), list(state)))
 
     def _far_state(self, base: State, seed: int, counters: list[str] | None = None) -> State:
-        """Return a state with as many far changes as the reference accepts together.
+        """Return a state with as many unusual changes (other signs, zeros, large values) as the reference accepts
+        together.
 
         All are tried at once, then each kind, then halves. So one entry that must not be negative does not prevent the
         others from becoming negative. Changes that were accepted before are tried first.
@@ -244,7 +248,7 @@ class Handover:
         return fresh
 
     def _made_before(self, changes: list[Change]) -> list[Change]:
-        """Return those changes that the reference has accepted before; all of them the first time."""
+        """Return those changes that the reference has accepted before; the first time, all changes."""
         return [each for each in changes if each in self.changed] if self._has_gone_far else changes
 
     @cached_property
@@ -382,7 +386,7 @@ class Handover:
         return self.reference.state()
 
     def _give(self, state: State) -> None:
-        """Copy these entries to the program, and remember the reference's state."""
+        """Copy these entries of the state to the program, and remember the reference's whole state."""
         self._calls_before = self.reference.calls
         known = {} if self.reference.has_history else self.before
         ours = self._state()

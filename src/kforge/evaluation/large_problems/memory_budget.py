@@ -55,8 +55,9 @@ class Budget:
         needed = LEAN_CALLS * call_bytes
         if self.is_given and needed > ROUNDED * self.limit:
             raise InputError(
-                f"{name}: a call holds {gigabytes(call_bytes)}, and judging it takes up to {gigabytes(needed)}; "
-                f"the limit is {gigabytes(self.limit)}: raise --memory or KFORGE_MEMORY, or make the inputs smaller"
+                f"{name}: the inputs and outputs of a call take {gigabytes(call_bytes)}, and judging it takes up to "
+                f"{gigabytes(needed)} of memory; the limit is {gigabytes(self.limit)}: raise --memory or "
+                "KFORGE_MEMORY, or make the inputs smaller"
             )
 
 

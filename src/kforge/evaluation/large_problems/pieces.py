@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 MAX_DIM = 3
-"""Number of leading dimensions that are tried."""
+"""Number of leading dimensions along which cutting the inputs into pieces is tried."""
 TRIED_PARTS = 3
 """Number of random parts that must agree with the whole. The first one is a single sample."""
 
@@ -48,12 +48,12 @@ class Cut:
     is used."""
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return begin and end of each piece."""
+        """Return begin and end of each piece along the cut dimension."""
         bounds = [self.size * number // self.count for number in range(self.count + 1)]
         return [(low, high) for low, high in itertools.pairwise(bounds) if low < high]
 
     def inputs(self, value: Any, low: int, high: int) -> Any:
-        """Return a piece of the inputs, as views."""
+        """Return the piece of the inputs from position `low` to `high` of the cut dimension, as views."""
         cut = {id(tensor) for tensor in self.cut_inputs(value)}
         return pytree.tree_map(lambda leaf: self._narrow(leaf, low, high) if id(leaf) in cut else leaf, value)
 
@@ -69,7 +69,7 @@ class Cut:
         return [tensor for tensor, other in pairs if id(other) in cut]
 
     def output(self, value: Any, low: int, high: int) -> Any:
-        """Return a piece of an output, in which every tensor is cut."""
+        """Return the piece of an output from position `low` to `high` of the cut dimension. Every tensor is cut."""
         return pytree.tree_map(lambda leaf: self._narrow(leaf, low, high), value)
 
     def cuts_output(self, value: Any) -> bool:
@@ -130,7 +130,7 @@ def holds_for(cut: Cut, run: Callable[[list[Any]], Any], inputs: list[Any]) -> b
 
 
 def _possible(inputs: list[Any]) -> Iterator[Cut]:
-    """Yield the cuts that may be tried."""
+    """Yield the ways to cut these inputs that may be tried."""
     first = next(iter(tensors_in(inputs)), None)
     if first is None:
         return

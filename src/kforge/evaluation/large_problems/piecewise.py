@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class InputsChangedError(Exception):
-    """The inputs are not the values that were drawn."""
+    """The program has changed its inputs: they are no longer the values that were drawn."""
 
 
 class Pieces:
@@ -53,7 +53,7 @@ class Pieces:
         self._sealed = [prints.of(cut.inputs(inputs, *bounds)) for bounds in cut.ranges()] if prints is not None else []
 
     def moved(self, inputs: list[Any]) -> None:
-        """Read the inputs from these tensors from now on."""
+        """Tell that the inputs now lie in these tensors, from which pieces are read from now on."""
         self._inputs = inputs
 
     def truths(self) -> Iterator[tuple[Truth, tuple[int, int]]]:

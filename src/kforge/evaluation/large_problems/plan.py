@@ -107,7 +107,7 @@ class MemoryPlan:
         return instance if self.cut is None else part_of(instance, self.cut, LINTED_ROWS)
 
     def spare(self, access: OutputAccess) -> OutputAccess:
-        """Return the access after limiting its memory, if memory is short."""
+        """Limit the memory that an access to a worker uses, if memory is short, and return it."""
         if self.is_short and self.cut is not None:
             access.save(self._budget.limit)
         return access
@@ -121,11 +121,11 @@ class MemoryPlan:
 
     def wanted(self, free: int | None = None) -> str:
         """Return the error message for a device with too little memory. `free` is the number of free bytes."""
-        there = "" if free is None else f", and {gigabytes(free)} of the device are free"
+        there = "" if free is None else f", and the device has {gigabytes(free)} free"
         needed = gigabytes(LEAN_CALLS * self.call_bytes)
         return (
-            f"a call holds {gigabytes(self.call_bytes)}, judging it takes up to {needed}{there}; "
-            "end other programs on the device, or make the inputs smaller"
+            f"the inputs and outputs of a call take {gigabytes(self.call_bytes)}, judging it takes up to {needed} of "
+            f"memory{there}; end other programs on the device, or make the inputs smaller"
         )
 
 

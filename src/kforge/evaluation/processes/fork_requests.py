@@ -44,8 +44,8 @@ class Opened(WireMessage, kind=37):
 
 @dataclass(frozen=True)
 class Spawn(WireMessage, kind=32):
-    """A request to start a worker that may write to these two folders. The worker's end of a channel is sent with
-    it."""
+    """A request to start a worker that may write to the folders `work` and `builds`. The worker's end of a channel is
+    sent with it."""
 
     work: str
     builds: str

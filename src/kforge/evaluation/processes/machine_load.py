@@ -85,11 +85,11 @@ class LoadMeter:
 
     @property
     def overall(self) -> float:
-        """The foreign share from the first to the last snapshot."""
+        """The share of our processors that other processes used from the first to the last snapshot."""
         return foreign_share(self._marks[0], self._marks[-1])
 
     def shares(self) -> list[float]:
-        """Return the foreign share around each pair."""
+        """Return for each pair the share of our processors that other processes used around it."""
         return shares_between(self._marks)
 
 
@@ -109,9 +109,9 @@ class Helpers:
     """Processor seconds of the descendants of a process."""
 
     alive: dict[int, float]
-    """Seconds by pid, with zombies."""
+    """Processor seconds of each descendant by pid, with zombies."""
     ended: float
-    """Seconds of all descendants that have ended and were waited for."""
+    """Processor seconds of all descendants that have ended and were waited for."""
     complete: bool = True
     """Whether all descendants were found before the deadline."""
 

@@ -32,7 +32,7 @@ class CompileBaselines:
     def __init__(self, workers: WorkerFactory) -> None:
         self._workers = workers
         self._times = 0
-        """How often a worker has compiled here."""
+        """How often a worker has compiled a baseline in this referee."""
         self._prepares = True
         """Whether prepared workers are used. False once a plain worker has succeeded where a prepared one failed."""
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 CLAIMS_NOTHING = MappingProxyType(
     {
         "constant_passes": "a constant passes as right on this problem",
-        "input_passes": "an input that is returned as it is passes as right on this problem",
+        "input_passes": "an input that is returned unchanged passes as right on this problem",
         "repacked_weights": (
             "the program keeps its weights in another form than the reference, so it was judged with weights as "
             "constructed only; keep the names and shapes of the reference's state_dict"
@@ -55,7 +55,8 @@ CLAIMS_NOTHING = MappingProxyType(
 OTHER_KINDS = ("shifted", "large", "mixed_scale")
 """Input distributions on which a constant or an input must also pass, before the problem gets its label."""
 SAMPLED = 1 << 16
-"""Most elements of an output that are looked at before the whole output is compared."""
+"""Most elements of an output that are sampled to see quickly that a constant is wrong, before all elements are
+compared."""
 SEEDS = (1, 2)
 """Random seeds. They need not be secret, because this tests the problem and no candidate."""
 
@@ -86,7 +87,7 @@ def voids_speed(labels: Sequence[str]) -> str | None:
 
 
 def _passing(reference: Reference, truth: Truth, outputs: Iterable[Any], *, as_given: bool) -> list[Any]:
-    """Return those of the outputs that the comparison accepts."""
+    """Return those of the outputs that the comparison for candidates accepts as right."""
     return [output for output in outputs if _counts_as_right(reference, truth, output, as_given)]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ProfilerUnusable(Exception):
-    """This profiler cannot work on this machine, for any program."""
+    """A profiler cannot work on this machine, for any program. The message says why."""
 
 
 class Ladder:

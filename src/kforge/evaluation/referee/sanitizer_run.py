@@ -121,7 +121,7 @@ class SanitizerRun:
         if time.monotonic() > end:
             return NotSanitized(reason=f"no time was left for {sanitizer.name}")
         if sanitizer.blind_to is not None and (reason := self._unseen(sanitizer.blind_to)):
-            return NotSanitized(reason=f"{sanitizer.name} cannot follow it: {reason}")
+            return NotSanitized(reason=f"{sanitizer.name} cannot check the program: {reason}")
         try:
             return self._try(sanitizer, self.instance)
         except TooSlow as error:
@@ -137,7 +137,7 @@ class SanitizerRun:
             case SanitizedClean(sanitizer=name):
                 return outcome.model_copy(update={"sanitizer": f"{name} (on fewer rows)"})
             case SanitizerFinding(failure=failure):  # a program need only be right for the shapes it was judged on
-                return NotSanitized(reason=f"{slow}; on fewer rows, for which it may not be meant: {failure.reason}")
+                return NotSanitized(reason=f"{slow}; on fewer rows, which it need not support: {failure.reason}")
         return outcome
 
     def _try(self, sanitizer: Sanitizer, instance: Instance) -> Outcome:
@@ -224,7 +224,7 @@ class SanitizerRun:
                 reason = f"{sanitizer.name} did not report an error that was planted, so its silence proves nothing"
                 return NotSanitized(reason=f"{reason}{_last_line(log)}")
             case RuntimeFailure(fault="raised" | "died", reason=reason) | Rejected(reason=reason):
-                return NotSanitized(reason=f"it does not run under {sanitizer.name}: {reason}")
+                return NotSanitized(reason=f"the program does not run under {sanitizer.name}: {reason}")
             case other:
                 return self._outcome(other, sanitizer)
 
@@ -241,7 +241,7 @@ class SanitizerRun:
         """Return the outcome for a program that failed under a sanitizer. Raises TooSlow if a call took too long."""
         match verdict:
             case CompilationFailure(reason=reason):
-                return NotSanitized(reason=f"it does not build with {sanitizer.name}: {reason}")
+                return NotSanitized(reason=f"the program does not build with {sanitizer.name}: {reason}")
             case RuntimeFailure(fault="timed_out", reason=reason):
                 slow = f"too slow under {sanitizer.name}: {reason}"
                 if reason.startswith("no answer to call"):

@@ -37,7 +37,7 @@ KINDS = ("element", "element", "column", "column", None)
 MOST_ROWS = 4
 """Most rows of a lookup table that change, among those that the next call uses."""
 SHARES = (3, 9)
-"""If the used rows of a table are unknown, one row in 2^3 to 2^9 changes."""
+"""If it is unknown which rows of a lookup table the next call uses, one row in 2^3 to 2^9 changes."""
 TRIES = 8
 """Number of positions that are tried if a change has no effect, for example on a zero."""
 

@@ -30,7 +30,7 @@ HALVES = (torch.bfloat16, torch.float16)
 NARROW = (*HALVES, torch.float32)
 """Floating-point dtypes narrower than double precision."""
 CASTS = ("bfloat16", "half", "float")
-"""Methods of a tensor that cast it to one of them."""
+"""Methods of a tensor that cast it to a narrow floating-point dtype."""
 
 
 class _Halves(TorchFunctionMode):
@@ -78,13 +78,14 @@ def half_inside(
     given: Callable[[], list[Any]],
     widen: Callable[[list[Any]], list[Any]],
 ) -> torch.dtype | None:
-    """Return the coarsest half-precision dtype to which a module rounds inside; None if it does not, or should not
-    count.
+    """Return the coarsest half-precision dtype to which a module rounds inside; None if its right result must be
+    computed with its own rounding.
 
-    None is returned if rounding changes more than digits (a floor, an index, the bits of a number); then the module's
-    own result is right. None is also returned for a module that is in half precision throughout: its inputs are, or its
-    weights and an output. `inputs` show whether the module rounds. The two results are compared on the inputs from
-    `given`. `run` calls a module and raises ProblemError; `widen` converts inputs to double precision.
+    None is returned if the module does not round, or if rounding changes more than digits (a floor, an index, the bits
+    of a number). None is also returned for a module that is in half precision throughout: its inputs are, or its
+    weights and an output. `inputs` show whether the module rounds. The results with and without rounding are compared
+    on the inputs from `given`. `run` calls a module and raises ProblemError; `widen` converts inputs to double
+    precision.
     """
     state = [*model.parameters(), *model.buffers()]
     if _are_of(HALVES, tensors_in(inputs)) or _are_of((torch.float64, torch.complex128), tensors_in(inputs), state):

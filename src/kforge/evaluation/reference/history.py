@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 _OF_TORCH = frozenset(nn.Module().__dict__)
-"""Attributes that every module has."""
+"""Names of the attributes that every `nn.Module` has."""
 MOST_ITEMS = 1000
-"""Most entries of a list or dict that are examined."""
+"""Most entries of a module's list or dict that are examined for changes."""
 
 
 def marks_of(module: nn.Module) -> list[Any]:
@@ -46,7 +46,7 @@ def _mark(value: Any) -> Any:
 
 
 class Moment:
-    """A copy of the state of some modules, to which they can be restored once."""
+    """A copy of the state of some modules at one moment, to which they can be restored once."""
 
     def __init__(self, *modules: nn.Module, parameters: bool) -> None:
         """With `parameters`, parameters are copied, too. They are often large, so use it only if calls change them."""
@@ -57,7 +57,7 @@ class Moment:
         self._parameters = [(parameter, parameter.detach().clone()) for parameter in changing]
 
     def restore(self) -> None:
-        """Restore the modules to this state."""
+        """Restore the modules to the copied state."""
         for part, plain, buffers in zip(self._parts, self._plain, self._buffers, strict=True):
             for name in _plain(part):
                 del part.__dict__[name]

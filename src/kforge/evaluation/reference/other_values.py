@@ -17,23 +17,25 @@ if TYPE_CHECKING:
     from kforge.problems.likeness import Likeness
 
 FACTORS = (0.3, 0.5, 1.5, 2.0)
-"""Factors by which one position of a parameter is multiplied."""
+"""Factors by which one position (a line, a slice or a block) of a weight is multiplied."""
 FACTORS_OF_ELEMENTS = (3.0, 4.0)
-"""Factors for a single element. They are larger, because the change must show in a sum over many elements."""
+"""Factors by which a single element of a weight is multiplied. They are larger than FACTORS, because the change must
+show in a sum over many elements."""
 PLACES = ("element", "column", "row", "slice", "block")
 """Kinds of positions that are changed. A program that samples a few corners of a tensor is least likely to notice the
 first two."""
 WILD_OF_VECTORS, WILD_OF_MATRICES = (-1.0, 0.0, 8.0), (-1.0, 0.0, 3.0)
-"""Factors that give single elements another sign, zero, or a larger value. Scales, slopes and biases are vectors. The
-last factor is smaller for matrices, because a deep module could overflow."""
+"""Factors that give single elements of a weight another sign, zero, or a larger value: WILD_OF_VECTORS for scales,
+slopes and biases, WILD_OF_MATRICES for matrices. The last factor is smaller there, because a deep module could
+overflow."""
 WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
-"""Share of the elements that are multiplied by these factors, in vectors and in matrices."""
+"""Share of a weight's elements that get another sign, zero or a larger value: in vectors, and in matrices."""
 
 MANY_ROWS = 512
 """A parameter with more rows than this may be a lookup table, of which a call uses only some rows. So several rows
 change at once."""
 EIGHTH = 8
-"""In a lookup table, one row in this many is enlarged."""
+"""In a parameter that is a lookup table, one row in this many is enlarged."""
 TINY = 1e-2
 """A parameter is tiny if its norm is less than this share of a usual one. LayerScale starts like that."""
 VAST = 1e4
@@ -165,7 +167,7 @@ def is_tiny(value: Tensor) -> bool:
 
 
 def is_vast(value: Tensor) -> bool:
-    """Return whether all elements are so large, or infinite, that they limit nothing."""
+    """Return whether all elements are so large, or infinite, that they limit nothing when they are used as bounds."""
     return value.is_floating_point() and value.numel() > 0 and bool((value.abs() > VAST).all())
 
 
@@ -178,7 +180,7 @@ def is_no_limit(value: Tensor) -> bool:
 
 
 def make_ordinary(value: Tensor) -> None:
-    """Give an entry values of usual size; signs and zeros are kept."""
+    """Give an entry of a module's state random values of usual size; signs and zeros are kept."""
     low, high = ORDINARY
     drawn = low + (high - low) * torch.rand(value.shape, device=value.device)
     scale = _usual_norm(value) / value.numel() ** 0.5

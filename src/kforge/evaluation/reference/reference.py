@@ -57,9 +57,9 @@ class Reference:
         """Whether the right results are in fp64. False if the module names its own dtypes; the verdict then gets a
         label."""
         self.mutates_inputs = False
-        """Whether a call so far has written to its inputs."""
+        """Whether the module has written to its inputs in a call so far."""
         self.overwrites_outputs = False
-        """Whether it returns its own buffer, which a later call changes."""
+        """Whether the module returns its own buffer, which a later call changes."""
         self.shared_outputs: set[int] = set()
         """Numbers of outputs that lie in memory that the module keeps, such as weights. Writing to them changes the
         module."""
@@ -72,8 +72,8 @@ class Reference:
         self.output_bytes = 0
         self._cautious = CAUTIOUS_CALLS
         self._form: Any = None
-        """Its result as tensors without values, once it is known that torch's own result need not be computed in every
-        call."""
+        """The module's result as tensors without values, once it is known that torch's own result is not needed in
+        every call."""
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the state dict of the module."""
@@ -118,8 +118,10 @@ class Reference:
 
     @property
     def half_inside(self) -> torch.dtype | None:
-        """The half-precision dtype to which the module rounds inside, if its right result is computed without it
-        (`half_inside.py`); otherwise None."""
+        """The half-precision dtype to which the module rounds internally; None if it does not.
+
+        If it is not None, right results are computed without that rounding (`half_inside.py`).
+        """
         return _halves_inside.get(self.instance)
 
     def _look_inside(self, inputs: list[Any]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _installed: list[ReferenceWatch] = []
-"""The watch of this process, if it has one."""
+"""The ReferenceWatch of this process, if it has one."""
 
 
 class ReferenceWatch:

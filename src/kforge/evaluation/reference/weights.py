@@ -1,7 +1,7 @@
 """Makes new weights for a program that is being judged, because every call must use the present weights. (torch)
 
-Prompts tell programs so. A program that packs or folds its weights must notice a change: by their version counters, in
-a hook of `load_state_dict`, or by packing in every call.
+The prompts say so to authors of candidates. A program that packs or folds its weights must notice a change: by their
+version counters, in a hook of `load_state_dict`, or by packing in every call.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Change:
     """One way in which an entry of a new state leaves the range that the constructor draws from."""
 
     kind: str
-    """One of KINDS."""
+    """One of KINDS, such as `buffer` or `switch`."""
     name: str
-    """Name of the entry."""
+    """Name of the entry in the state dict."""
 
 
 KINDS = ("buffer", "counter", "ordinary", "switch", "unordered", "wild", "wild_buffer")

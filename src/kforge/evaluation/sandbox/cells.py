@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 INSIDE = 1000
 """User id of a worker inside its user namespace."""
 NOBODY = 65534
-"""User id of a worker outside its namespace, if kforge runs as root. This user owns nothing, so RLIMIT_NPROC
-applies."""
+"""User id of a worker outside its namespace, if kforge runs as root. This user owns nothing, and RLIMIT_NPROC limits
+its processes, unlike those of root."""
 
 _OF_A_CELL = ("mount", "net", "ipc", "uts", "cgroup")
 """Kinds of namespaces that each cell has, besides its PID namespace."""
@@ -115,7 +115,7 @@ class Warden:
     """The socket and pipe to a warden process that waits for its fork server."""
 
     orders: socket.socket
-    """Socket for requests to make cells."""
+    """Socket for requests to make a cell."""
     lifeline: tuple[int, int]
     """Pipe of which the fork server holds the writing end. The warden and the inits see EOF when the fork server is
     gone."""
@@ -133,11 +133,11 @@ class Warden:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """All its file descriptors, for a fork that shall use the warden."""
+        """All file descriptors of the warden, for a fork of this process that shall use it."""
         return self.orders.fileno(), *self.lifeline
 
     def let_go(self) -> None:
-        """Close the descriptors in this process, after another process has got them."""
+        """Close the warden's descriptors in this process, after another process has got them."""
         self.orders.close()
         for end in self.lifeline:
             os.close(end)

@@ -28,14 +28,14 @@ _NET_RIGHTS = 0b11
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 READ = _EXECUTE | _READ_FILE | _READ_DIR
-"""Rights on paths that may be read."""
+"""Landlock rights on paths that a worker may read."""
 WRITE = (
     READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG
     | _MAKE_SOCK | _MAKE_FIFO | _MAKE_SYM | _REFER | _TRUNCATE
 )  # fmt: skip
-"""Rights on paths that may be written."""
+"""Landlock rights on paths that a worker may write."""
 DEVICE = _READ_FILE | _WRITE_FILE | _IOCTL_DEV
-"""Rights on device nodes."""
+"""Landlock rights on device nodes that a worker may open."""
 
 SIGNALS_SINCE = 6
 """First ABI version that also restricts signals and abstract sockets."""

@@ -29,7 +29,7 @@ LANDLOCK_NEEDS = (
 CLEAR_SECONDS = 10.0
 """Most seconds for ending the processes that a program left running. Killing takes milliseconds."""
 _PAUSE = 1e-3
-"""Seconds between two attempts to kill them."""
+"""Seconds between two attempts to kill the processes that a program left running."""
 ITSELF = "/proc/self"
 """A folder that stays writable under Landlock: an accelerator's driver sets the names of its threads there."""
 
@@ -210,8 +210,8 @@ class Namespaces(Layer):
 
     def _restrict(self, place: WorkerFolders) -> None:
         if self._version >= landlock.LEAST:
-            # all of /proc, which here is about its own processes only: a sanitizer or profiler starts the worker as
-            # another process than this one, and there, too, an accelerator's driver gives its threads names
+            # all of /proc is writable, which shows only the worker's own processes: under a sanitizer or profiler the
+            # worker is another process than this one, and an accelerator's driver sets the names of its threads there
             landlock.restrict(
                 # and the interpreter, of which this is a copy from outside: a sanitizer reads it to name what it found
                 readable=("/", "/proc/self/exe"),
@@ -222,7 +222,7 @@ class Namespaces(Layer):
 
 
 class NamespacesAsNobody(Namespaces):
-    """The same for root: workers also get a user id that owns nothing, as a second protection."""
+    """The layer `Namespaces` for root: workers also get a user id that owns nothing, as a second protection."""
 
     as_nobody = True
 

@@ -25,7 +25,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LENT_RIGHTS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
 """Mode bits that are removed: set-user-ID, set-group-ID and sticky bits, and the right of everybody to write."""
 _BATCH = 128
-"""Entries of a folder that are read at a time."""
+"""Entries of a folder that are removed at a time."""
 
 
 def put_in_order(folder: Path) -> None:

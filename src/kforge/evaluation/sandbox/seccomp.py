@@ -106,8 +106,8 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
     refused.append(SyscallRule("prctl", argument=0, value=syscalls.PR_SET_CHILD_SUBREAPER))
     # the kernel would send SIGCONT, say, to a program that is held still, when something happens to a file
     refused.append(SyscallRule("fcntl", argument=1, value=syscalls.F_SETSIG))
-    # without effect: a program must not use more processors than the evaluation has, and one that pins its threads for
-    # good reasons must not fail
+    # the call succeeds without effect: a program must not get more processors than the evaluation has, but an honest
+    # program that pins its threads must not fail
     refused.append(SyscallRule("sched_setaffinity", code=0))
     refused += [SyscallRule(name, argument=at, mask=_LENDING, when_equal=False) for name, at in _MODES.items()]
     for name, at in _OPENS.items():

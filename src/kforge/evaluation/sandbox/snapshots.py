@@ -24,9 +24,9 @@ _LIVE = frozenset({
     # of the cell's own namespaces
     "sysvipc",
 })  # fmt: skip
-"""Entries of /proc that are not replaced, besides those of processes."""
+"""Entries of /proc that a worker sees live and not as copies. Entries of processes are live as well."""
 _OF_THE_MACHINE = ("sys", "bus", "driver")
-"""Folders among them that belong to the whole machine. They are mounted read-only."""
+"""Folders in /proc that stay live and belong to the whole machine. They are mounted read-only."""
 _OF_THE_SYSTEM = (
     "proc/sys/fs/aio-nr", "proc/sys/fs/dentry-state", "proc/sys/fs/file-nr", "proc/sys/fs/inode-nr",
     "proc/sys/fs/inode-state", "proc/sys/fs/quota", "proc/sys/kernel/pty/nr",

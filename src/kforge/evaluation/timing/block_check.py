@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.overwriting import Edit
 
 CASE = "a timed call"
-"""Name of the case in a verdict."""
+"""Name of the case in a verdict about a timed call."""
 
 
 class BlockCheck:
@@ -47,7 +47,7 @@ class BlockCheck:
         self._timed_outputs = TimedOutputs(correctness)
         self._precision = correctness.precision
         self._written = correctness.handover.updated_names()
-        """Buffers and parameters that the reference updates."""
+        """Names of the buffers and parameters that the reference updates."""
         self._accepted = 0.0
         """The largest difference from the baseline that the comparison with the reference has accepted so far."""
         self._chance = secrets.SystemRandom()
@@ -61,7 +61,7 @@ class BlockCheck:
         self._seen = 0
         """Bytes of all outputs of the candidate so far."""
         self._held_before = 0
-        """Bytes that the candidate held beyond the baseline when the race began."""
+        """Bytes of memory that the candidate held when the race began, minus those of the baseline."""
 
     def begin(self) -> None:
         """Start both sides again with the same state, if a call's result depends on earlier calls.

@@ -31,7 +31,7 @@ TIMER = (
 
 
 class BlockClocks:
-    """The times of all pairs of blocks, and the seconds that count for each block."""
+    """The times of all pairs of blocks. Computes from them the seconds that are used for the speedup."""
 
     def __init__(self, *, device_clock: bool) -> None:
         """`device_clock`: whether workers time their blocks by their device's clock."""
@@ -45,14 +45,14 @@ class BlockClocks:
         self._candidate.append(candidate)
 
     def baseline_seconds(self) -> list[float]:
-        """Return the seconds that count for each block of the baseline."""
+        """Return for each block of the baseline the seconds that are used for the speedup."""
         seconds = [block.seconds for block in self._baseline]
         if self._device_clock:
             return _at_least([block.claimed for block in self._baseline], seconds)
         return _at_least(self._without_the_start(seconds), seconds)
 
     def candidate_seconds(self) -> list[float]:
-        """Return the seconds that count for each block of the candidate."""
+        """Return for each block of the candidate the seconds that are used for the speedup."""
         seconds = at_rest_alike(self._candidate, self._baseline)
         taken = self._without_the_start(seconds)
         if self._device_clock:

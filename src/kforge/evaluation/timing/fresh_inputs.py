@@ -28,7 +28,7 @@ class FreshInputs:
         self._ahead: Future[list[list[Any]]] | None = None
         """The inputs of the next block, which are drawn while the outputs of the last block are checked."""
         self._thread = ThreadPoolExecutor(1)
-        """The thread that draws in advance."""
+        """The thread that draws the inputs of the next block in advance."""
 
     def __enter__(self) -> None:
         self._thread.__enter__()

@@ -40,7 +40,7 @@ class _Kept(NamedTuple):
 
 
 class KeptOutputs:
-    """Outputs of the candidate that must stay unchanged while they are kept."""
+    """Outputs of some timed calls of the candidate, which must stay unchanged while they are kept."""
 
     def __init__(self, baseline: WorkerClient, candidate: WorkerClient, chance: random.Random) -> None:
         self._baseline = baseline
@@ -85,7 +85,7 @@ class KeptOutputs:
         self._kept[slot : slot + 1] = [_Kept(shown, then, read)]
 
     def _slot_among(self, slots: int) -> int | None:
-        """Return the slot for the offered outputs; None if they are not kept."""
+        """Return the number of the slot in which the offered outputs are kept; None if they are not kept."""
         self._offered += 1
         if len(self._kept) < slots:
             return len(self._kept)
@@ -127,7 +127,7 @@ def part_of(ref: TensorRef, chance: random.Random) -> tuple[slice, ...]:
 
 
 def narrowed(ref: TensorRef, part: tuple[slice, ...]) -> TensorRef:
-    """Return the description of a part of a tensor."""
+    """Return the description (shape and address) of a part of a tensor."""
     steps = sum(one.start * stride for one, stride in zip(part, ref.strides, strict=True))
     shape = tuple(one.stop - one.start for one in part)
     return replace(ref, shape=shape, offset=ref.offset + steps * getattr(torch, ref.dtype).itemsize)

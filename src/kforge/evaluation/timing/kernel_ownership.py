@@ -61,8 +61,8 @@ class Seen:
         usual, quickest = median(timed), min(timed)
         if busy > WATCHED_TIMES * usual + WATCHED_SLACK:
             return f"its kernels took {busy:.3g} s a call while they were watched, and whole calls {usual:.3g} s before"
-        # a program that launches little kernels waits for its host most of the time, and rightly; a busy host adds to
-        # that, but hardly to every call
+        # an honest program with small kernels waits for its host most of the time; a busy host makes that longer, but
+        # hardly in every call, so the quickest call is used
         if busy < SEEN_SHARE * quickest and quickest - busy > HOST_SECONDS * (launches + 1):
             return f"the kernels that were seen account for {busy:.3g} of {quickest:.3g} s a call"
         return None

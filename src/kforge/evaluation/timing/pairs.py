@@ -36,10 +36,10 @@ class PairedSamples:
     paced: list[tuple[float, float]] = field(default_factory=list)
     """Seconds per call of baseline and candidate in each pair of paced blocks, with the cost of starting each call."""
     around: float = 0.0
-    """Seconds per call that the worker's own code takes around the calls of a block. A program that sends the worker's
-    answer itself could save them unnoticed."""
+    """Seconds per call that the worker's own code takes before and after the calls of a block. A program that sends the
+    worker's answer itself could save them unnoticed."""
     around_paced: float = 0.0
-    """Seconds that the worker's own code takes around a paced call."""
+    """Seconds that the worker's own code takes before and after a paced call."""
     proves_alone: bool = False
     """Whether paced blocks, too, must show that the program is faster. False on devices, where the time to switch
     between processes varies too much for that."""
@@ -66,7 +66,7 @@ class PairedSamples:
 
     @property
     def labels(self) -> list[str]:
-        """The labels that these samples give a verdict."""
+        """The labels that a verdict gets because of these samples."""
         found = {
             "noisy": bool(self.baseline) and not self.decided,
             "busy_machine": self._is_busy,
@@ -102,7 +102,8 @@ class PairedSamples:
 
     @property
     def _measured_alone(self) -> Interval | None:
-        """The speedup by paced blocks without that allowance; None if there are none."""
+        """The speedup by paced blocks, without subtracting what a program could gain by sending the worker's answer
+        itself."""
         return speedup(self._paced_ratios, np.random.default_rng(0)) if self.paced else None
 
     @property
@@ -160,7 +161,7 @@ class PairedSamples:
         if self.displaced > constants.DISPLACED_SHARE:
             return f"the program did {self.displaced:.0%} of the baseline's timed work outside its timed calls"
         if self.stocked:
-            return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had been filled in advance"
+            return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had filled them in advance"
         alone = self.one_by_one
         unproven = self.proves_alone and alone is not None and alone.low <= 1.0
         if alone is not None and (unproven or (self.gains_by_batching and not self._wins_alone)):
@@ -211,7 +212,7 @@ class PairedSamples:
 
     @property
     def _wins_alone(self) -> bool:
-        """Whether paced blocks prove that the program is faster."""
+        """Whether paced blocks alone prove that the program is faster."""
         return self.one_by_one is not None and self.one_by_one.low > WIN_BOUND
 
     @property
@@ -242,7 +243,7 @@ class PairedSamples:
 
     @property
     def is_usable(self) -> bool:
-        """Whether enough pairs are quiet to conclude anything."""
+        """Whether enough pairs were timed on a quiet machine to conclude anything."""
         return self.has_quiet_pairs or not self._is_disturbed
 
     def is_tight(self, most: float = constants.HALF_WIDTH) -> bool:
@@ -252,7 +253,8 @@ class PairedSamples:
 
     @property
     def _measured(self) -> Interval:
-        """The speedup without the allowance, which more pairs would not reduce."""
+        """The speedup without subtracting what a program could gain by sending the worker's answer itself. More pairs
+        do not reduce that part."""
         return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
 
     def is_decided(self, luck: float) -> bool:
@@ -289,7 +291,7 @@ class PairedSamples:
 
 
 def _allowance(seconds: Samples, around: float) -> float:
-    """Return the logarithm of what saving `around` seconds per call would gain."""
+    """Return the logarithm of the speedup that a program could gain by saving `around` seconds per call."""
     return float(np.log1p(around / np.median(seconds)))
 
 

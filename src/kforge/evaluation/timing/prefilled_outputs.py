@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.wire import TensorRef, Tree
 
 OUTPUTS, LEAST = 8, 32 << 20
-"""A candidate's outputs may lie in as much memory as the baseline's, plus OUTPUTS outputs, plus LEAST bytes: allocators
-differ. Filling less than that in advance gains little in a race with twice as many calls."""
+"""A candidate's outputs may lie in as much memory as the baseline's, plus the size of OUTPUTS calls, plus LEAST bytes,
+because allocators differ. Filling less than that in advance gains little in a race with twice as many calls."""
 
 
 class OutputMemory:
@@ -33,10 +33,10 @@ class OutputMemory:
     def __init__(self) -> None:
         self._spans: dict[_Layout, list[tuple[int, int]]] = {}
         self.largest = 0
-        """Most bytes that the outputs of one call span."""
+        """Most bytes from the first to the last byte of the outputs of one call."""
 
     def add(self, calls: list[Tree]) -> None:
-        """Add the places of the outputs of some calls."""
+        """Add the memory of the outputs of some calls."""
         refs = [[ref for ref in tensor_leaves(outputs) if ref.offset >= 0] for outputs in calls]
         spans = [[span(ref) for ref in each] for each in refs]
         self.largest = max(self.largest, *(sum(end - begin for begin, end in each) for each in spans), 0)
@@ -48,7 +48,7 @@ class OutputMemory:
 
     @property
     def size(self) -> int:
-        """Bytes of this memory, without the gaps between the elements of outputs."""
+        """Bytes of the memory in which outputs of this side have lain, without the gaps between their elements."""
         everything = _bytes(joined(itertools.chain(*self._spans.values())))
         return min(everything, int(sum(layout.share * _bytes(spans) for layout, spans in self._spans.items())))
 

@@ -50,8 +50,9 @@ class Duration:
     """How long a race takes."""
 
     seconds: float = TIMING_SECONDS
+    """Usual seconds of a race."""
     longest: float = PATIENCE * TIMING_SECONDS
-    """Most seconds, if the samples have not decided the question by then."""
+    """Most seconds of the race, if the samples have not decided by `seconds` whether the candidate is faster."""
     is_decided: Callable[[PairedSamples], bool] = lambda _: True
     """Returns whether more samples would not change the finding."""
     say: Callable[[str], None] = lambda _: None
@@ -157,8 +158,8 @@ class Race:
             raise Fault(Rejected(rule="unbidden_work", reason=reason))
 
     def _seems_late(self, blocks: int) -> bool:
-        """Return whether the candidate's device is late much more often than the baseline's. On a busy host both may
-        seem late."""
+        """Return whether the candidate's device still works at the end of a block much more often than the baseline's.
+        On a busy host both may seem to."""
         return self.candidate.orders.late_blocks - self.baseline.orders.late_blocks > constants.LATE_SHARE * blocks
 
     def _enough(self, samples: PairedSamples, spent: float) -> bool:
@@ -235,7 +236,7 @@ class Race:
 
     @cached_property
     def _in_flight(self) -> int:
-        """Most sets of inputs that fit into memory at a time."""
+        """Most sets of inputs, with the outputs of their calls, that fit into memory at a time."""
         return sets_in_memory(self._inputs.take(1), self.output_bytes, self.candidate.access.input_bytes)
 
     def _pair(self, samples: PairedSamples, order: tuple[WorkerClient, WorkerClient]) -> None:

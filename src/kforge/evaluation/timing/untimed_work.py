@@ -32,7 +32,8 @@ class UntimedWork:
         return max(0.0, theirs - ours)
 
     def share(self) -> float:
-        """Return these seconds as a share of the baseline's timed work."""
+        """Return the candidate's processor seconds outside timed orders, beyond the baseline's, as a share of the
+        baseline's timed work."""
         return self.seconds() / max(self._baseline.orders.worked - self._worked_before, 1e-3)
 
 

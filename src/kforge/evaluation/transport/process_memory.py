@@ -49,7 +49,7 @@ def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
     if size > limit:
         raise ChannelError("a tensor is described that is larger than any right answer")
     if not dense and _cost(shape, strides, dtype.itemsize) > max(MOST_READ, SPREAD * limit):
-        raise ChannelError("an output lies in more memory than is read")
+        raise ChannelError("an output is spread over more memory than kforge reads")
     try:
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
             if dense:

@@ -447,7 +447,7 @@ class Done(WireMessage, kind=67):
 
     nanoseconds: int
     outputs: Tree
-    """Addresses of the outputs of these calls (`shared_memory.addresses`)."""
+    """Addresses of the outputs of the calls (`shared_memory.addresses`)."""
     memory: Tree
     """On a device: the allocations that contain the outputs (`worker.allocations`)."""
     state: Tree = None
@@ -474,7 +474,7 @@ class Watched(WireMessage, kind=70):
     busy: float
     """Seconds in which at least one kernel ran."""
     outputs: Tree
-    """Addresses of the outputs of these calls."""
+    """Addresses of the outputs of the calls."""
     memory: Tree
     """On a device: the allocations that contain the outputs (`worker.allocations`)."""
 

@@ -75,7 +75,7 @@ class Worker:
         self.calls_took = 0
         """Nanoseconds of all calls of the last block, by the host's clock."""
         self.around = 0
-        """Nanoseconds between the order and the answer of that block that were not spent in its calls."""
+        """Nanoseconds between the order and the answer of the last block that were not spent in its calls."""
         self.sanitized = False
         self.timed = False
         self.compiled = False

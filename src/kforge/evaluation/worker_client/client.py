@@ -134,7 +134,7 @@ class WorkerClient:
             order = wire.Construct(seed, self._inputs.share(instance.init_inputs()), compile_mode, hasty)
             order.encode()
         except TypeError as error:
-            raise ProblemError(f"{instance.problem.name}: get_init_inputs() cannot be handed over: {error}") from None
+            raise ProblemError(f"{instance.problem.name}: the result of get_init_inputs(): {error}") from None
         state = self.orders.order(order, wire.Constructed, BUILD_DEADLINE).state
         if not isinstance(state, dict) or not all(isinstance(ref, wire.TensorRef) for ref in state.values()):
             raise self.orders.violation("its state is not a mapping of tensors")

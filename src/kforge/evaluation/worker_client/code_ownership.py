@@ -43,12 +43,13 @@ TELLS_COUNTERS = Path("/proc/self/syscall").exists()
 
 
 GAP = (1e-4, 1e-3)
-"""Shortest and longest seconds between two samples. They are random, so that a program cannot predict them."""
+"""Shortest and longest seconds between two moments at which a program is stopped. They are random, so that a program
+cannot predict them."""
 
 
 HARDLY_RUN = 50_000
-"""Nanoseconds. A thread that ran for less between two samples has not moved. Less than the shortest gap, and more than
-stopping and continuing takes."""
+"""Nanoseconds. A thread that ran for less between two samples counts as not moved. This is less than the shortest gap
+between samples, and more than stopping and continuing takes."""
 
 
 class CodeSampler:

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from kforge.platforms import Adapter, DeviceMemory
 
 MAX_ALLOCATIONS = 4096
-"""Most allocations that a worker may list."""
+"""Most device allocations that a worker may list for its outputs."""
 NOT_SHOWN = (
     "an output of a timed call lies in device memory that other processes cannot open, so it cannot be checked: return "
     "outputs in memory of torch's default allocator, without expandable segments or a stream-ordered memory pool"
 )
-"""Reason of a rejection."""
+"""Reason of a rejection, as users read it."""
 
 
 class DeviceAccess(OutputAccess):
@@ -70,7 +70,7 @@ class DeviceAccess(OutputAccess):
         try:
             return SharedRegion.on_device(self._memory, size)
         except PlatformError as error:
-            raise EvaluationError(f"the device has no {size / 1e9:.1f} GB for inputs: {error}") from None
+            raise EvaluationError(f"the device does not have {size / 1e9:.1f} GB free for inputs: {error}") from None
 
     @property
     def alignment(self) -> int:

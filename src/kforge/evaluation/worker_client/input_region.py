@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.output_access import OutputAccess
 
 SLACK = 1 << 20
-"""Extra bytes of a region beyond the values for which it is made."""
+"""Extra bytes of a shared region beyond the values for which it is made."""
 SHIFTS = 64
 """Number of offsets at which the inputs of a block may begin. On a host they cover one page."""
 

@@ -112,7 +112,9 @@ class Orders:
             return
         self._process.kill()
         if self._access.stays_busy():
-            raise EvaluationError("another process works on the device, so nothing can be timed here now")
+            raise EvaluationError(
+                "another process uses the device, so programs cannot be timed now; end that process, or try again later"
+            )
         raise self.failure(Rejected(rule="unbidden_work", reason=f"the program worked on the device {when}"))
 
     def rows(self, rows: Any, most: int, longest: int) -> list[Row]:

@@ -71,7 +71,7 @@ class OutputAccess:
     spins = False
     """Whether the referee waits for the end of a timed block without sleeping. Workers then use other cores."""
     saves = False
-    """Whether memory is short (`save`)."""
+    """Whether memory is short, so that inputs may use only a part of it (`save`)."""
 
     def __init__(self, device: str | torch.device = HOST) -> None:
         """`device` is where the referee keeps its tensors."""

@@ -128,7 +128,7 @@ class OutputReader:
             if leaf.offset >= 0:
                 left -= size
             if left < 0:
-                raise ChannelError("more is described than any right answer holds")
+                raise ChannelError("the described tensors together are larger than any right answer")
             return take(leaf)
 
         try:

@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 ELEMENTS = 3
 """Number of single elements that are overwritten in an output."""
 ALL_OF_IT = 0.25
-"""Share of the stretches that cover the whole output."""
+"""Share of the overwritten stretches of memory that cover the whole output."""
 AT_A_TIME = 1 << 24
 """Elements of an output that are processed at a time, to save memory."""
 
 
 class Edit(NamedTuple):
-    """What is written to one output."""
+    """The wrong values that the referee writes to one output, and where."""
 
     places: list[tuple[int, ...]]
     """Indices of the single elements that are overwritten."""
     numbers: torch.Tensor
-    """The number that is written to each of them."""
+    """The number that is written to each of the elements in `places`."""
     stretch: tuple[float, float] | None = None
     """If not None, the first number is written to a stretch of memory instead. Its begin and end, as shares of the
     output."""

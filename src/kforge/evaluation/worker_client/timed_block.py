@@ -102,8 +102,8 @@ class TimedBlock:
         self._is_first = False
         self._access.make_room((ROOM + times * len(values)) * self._outputs.most)
         region = self._inputs.room_for(values)
-        # the relative position of buffers changes the speed by several per cent: it must not favour one side
-        # permanently
+        # the relative position of buffers changes the speed by several per cent, so it varies: otherwise it could
+        # favour one side in all blocks
         region.reset(shift=self._chance.randrange(SHIFTS))
         shared = region.place(values)
         if not self._access.sees:

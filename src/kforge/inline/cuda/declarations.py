@@ -106,7 +106,7 @@ _TYPE_WORDS = frozenset((*abi.SPELLINGS, "unsigned", "signed", "*", ","))
 
 @dataclass(frozen=True)
 class _Found(Declaration):
-    """A declaration, and whether it has a body."""
+    """A kernel's declaration as the parser found it, and whether it has a body."""
 
     defined: bool = False
 

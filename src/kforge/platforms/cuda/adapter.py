@@ -33,7 +33,8 @@ class Adapter(NvidiaAdapter):
             return super().versions()
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Compile the kernels of a program for the default architecture, without running any of the program."""
+        """Compile the kernels of a program for the default architecture, without running any of the program. Returns
+        that architecture; empty without kernels or without NVRTC. Raises PlatformError if a kernel does not compile."""
         sources = kernel_sources(kernel.read_text(encoding="utf-8"), _LANGUAGE)
         try:
             compiler = toolkit.compiler()

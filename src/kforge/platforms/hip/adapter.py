@@ -34,7 +34,9 @@ class Adapter(GeneralAdapter):
         torch.set_float32_matmul_precision("highest" if precision == "strict" else "high")
 
     def build_ahead(self, kernel: Path) -> tuple[str, ...]:
-        """Compile the kernels of a program for one architecture with clang, without running any of the program."""
+        """Compile the kernels of a program with clang for one architecture, without running any of the program. Returns
+        that architecture; empty if the program has no kernels. Raises PlatformError if a kernel does not compile or
+        there is no clang."""
         sources = kernel_sources(kernel.read_text(encoding="utf-8"), _LANGUAGE)
         for source in sources:
             try:

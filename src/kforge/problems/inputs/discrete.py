@@ -120,7 +120,7 @@ def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tenso
 
 
 def random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a random mask in which every row has its own density."""
+    """Return a random mask in which every row has its own share of true elements."""
     rows = rows_of(given)
     chosen = torch.randint(len(DENSITIES), (rows.shape[0], 1), generator=generator, device=generator.device)
     density = torch.tensor(DENSITIES, device=generator.device)[chosen]
@@ -148,7 +148,7 @@ def fixed_ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
 
 
 def rows_of(given: Tensor) -> Tensor:
-    """Return a matrix whose rows are the last dimension."""
+    """Return the tensor as a matrix, whose rows are the tensor's last dimension."""
     return given.reshape(-1, given.shape[-1]) if given.dim() else given.reshape(1, 1)
 
 
@@ -227,7 +227,7 @@ def _changed(given: Tensor, vary: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _with_these(leaf: Leaf, given: Tensor) -> Leaf:
-    """Return the leaf with its range extended to the values of this draw."""
+    """Return what is known about an integer tensor, with its range extended to the values of this draw."""
     if leaf.kind != "integer" or leaf.is_one_number:
         return leaf
     low, high = (int(each) for each in given.aminmax())

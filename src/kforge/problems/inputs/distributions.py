@@ -31,9 +31,10 @@ from torch.utils import _pytree as pytree
 from kforge.problems.inputs.structure import Leaf, Structure, symmetric
 
 Draw = Callable[[Tensor, torch.Generator], Tensor]
-"""Draws values for a tensor like this one."""
+"""A function that returns random values in the shape of a given tensor."""
 Replace = Callable[[Tensor, "Leaf | None", torch.Generator], Tensor]
-"""Returns a new tensor in place of the given one. The second argument is what is known about it."""
+"""A function that returns a new tensor in place of a given one. Its second argument is what is known about the
+tensor."""
 
 
 class Distribution(Protocol):
@@ -54,9 +55,9 @@ HUGE = 2.0**14
 """Magnitude of `huge`, for problems that scale their inputs down first. The case is dropped if the reference
 overflows."""
 BELOW = 100.0
-"""Magnitude of `negative`: exp(-100) is nearly zero in single precision."""
+"""Values of the distribution `negative` are below minus this: exp(-100) is nearly zero in single precision."""
 EXPONENTS = 8
-"""Largest exponent of `mixed_scale`: rows differ by factors of up to 2**16."""
+"""Largest power of two by which rows are scaled in the distribution `mixed_scale`, up or down."""
 SHRINKING = 3
 """Rows and columns of a symmetric matrix are scaled down by up to this power of two."""
 
@@ -196,7 +197,7 @@ def in_domain(values: Tensor, low: float, high: float) -> Tensor:
 
 
 def in_order(leaf: Leaf | None) -> bool:
-    """Return whether the rows of a tensor are ascending in every draw."""
+    """Return whether the rows of a tensor are ascending in every draw of the problem's inputs."""
     return leaf is not None and leaf.ascending
 
 
@@ -310,11 +311,12 @@ def _scaled_on_both_sides(given: Tensor, generator: torch.Generator) -> Tensor:
 
 
 WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_hot, _tiny)
-"""Draws for single odd rows."""
+"""Functions that draw the values of single odd rows (rows unlike all others)."""
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
-"""Draws for single odd rows, if those in WILD make the reference overflow."""
+"""Functions that draw the values of single odd rows, if those in WILD make the reference overflow."""
 SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)
-"""Draws for tensors that leave the domain of their given values (`other_ranges.py`), and milder ones."""
+"""Functions that draw values for tensors that leave the domain of their given values (`other_ranges.py`). SIGNED_MILD
+is tried if those in SIGNED make the reference fail."""
 
 DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     {
@@ -336,4 +338,4 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
 )
 """All distributions by name."""
 MILDER_ROWS = mixed_rows(MILD)
-"""Replaces `mixed_rows` if that makes the reference overflow."""
+"""The distribution that replaces `mixed_rows` if that makes the reference overflow."""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 ASYMMETRIC, FILLED = "asymmetric", "filled_zeros"
-"""Kinds of removed structure; the names of cases begin with them."""
+"""Names of the kinds of structure that cases remove: symmetry, and zeros at fixed positions. Names of cases begin with
+them."""
 MOST_IMPOSED = 3
 """Most cases for one kind of structure. In each, one input loses it; in the last, all remaining inputs."""
 LARGEST_PART = 0.5
@@ -54,7 +55,7 @@ def structured(kind: str, structure: Structure, inputs: Sequence[Any]) -> list[i
 
 
 def names(structure: Structure, inputs: Sequence[Any]) -> list[str]:
-    """Return the names of the cases for inputs of this structure."""
+    """Return the names of the cases that remove structure (symmetry, fixed zeros) from these inputs."""
     found = []
     for kind in (ASYMMETRIC, FILLED):
         places = structured(kind, structure, inputs)

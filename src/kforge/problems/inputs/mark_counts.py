@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 NO_MARKS, SEVERAL_MARKS = "no_marks", "several_marks"
 MARK_COUNTS = (NO_MARKS, SEVERAL_MARKS)
-"""Names of the cases."""
+"""Names of the cases in which masks have other numbers of true elements per row."""
 
 
 def counted(structure: Structure) -> list[int]:
-    """Return the positions of the masks that have the same number of marks in every draw."""
+    """Return the positions of the masks whose rows have the same number of true elements in every draw."""
     return [place for place, leaf in enumerate(structure.leaves) if _is_counted(leaf)]
 
 
 def _is_counted(leaf: Leaf) -> bool:
-    """Return whether a tensor is a mask with a fixed number of marks."""
+    """Return whether a tensor is a mask whose number of true elements is the same in every draw."""
     if leaf.kind == "boolean":
         return leaf.one_true and leaf.varies
     ones = leaf.kind == "integer" and (leaf.low, leaf.high) == (0, 1) and leaf.total is not None
@@ -45,7 +45,7 @@ def _is_counted(leaf: Leaf) -> bool:
 
 
 def taken(instance: Instance, inputs: list[Any], structure: Structure) -> dict[str, list[int]]:
-    """Return for each case the positions of the masks for which the module accepts other numbers of marks.
+    """Return for each case the positions of the masks for which the module accepts other numbers of true elements.
 
     Raises ProblemError if the module cannot be constructed.
     """
@@ -65,13 +65,13 @@ def taken(instance: Instance, inputs: list[Any], structure: Structure) -> dict[s
 def with_counts(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, name: str, places: Collection[int]
 ) -> list[Any]:
-    """Return the inputs with other numbers of marks in the rows of these masks."""
+    """Return the inputs with other numbers of true elements in the rows of these masks. `name` is the case's."""
     leaves = [leaf if place in places else replace(leaf, kind="other") for place, leaf in enumerate(structure.leaves)]
     return _CHANGES[name](inputs, generator, type(structure)(leaves))
 
 
 def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return the mask with no marks in about half of its rows, at least in one."""
+    """Return the mask with no true element in about half of its rows, at least in one."""
     del leaf
     rows = rows_of(given)
     count = rows.shape[0]
@@ -81,7 +81,7 @@ def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
 
 
 def _filled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return the mask with at least one more mark in each row."""
+    """Return the mask with at least one more true element in each row."""
     del leaf
     rows, more = rows_of(given), rows_of(random_mask(given, generator))
     free = torch.rand(rows.shape, generator=generator, device=generator.device).to(rows.device)
@@ -90,4 +90,4 @@ def _filled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
 
 
 _CHANGES = {NO_MARKS: varying(_cleared, _is_counted), SEVERAL_MARKS: varying(_filled, _is_counted)}
-"""The variation of each case."""
+"""For each case, the variation that changes the numbers of true elements."""

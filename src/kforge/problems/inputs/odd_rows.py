@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 FEW, BLOCKS, MOST_ELEMENTS = 8, 64, 8
-"""At most one row in FEW is odd, and at most one for each draw of the pool. In a vector, one of BLOCKS blocks is odd.
-Or at most MOST_ELEMENTS single elements are. Hardly any sample of the input contains one of them."""
+"""How much of an input is made odd (unlike all other values): at most one row in FEW; in a vector, one of BLOCKS
+blocks; or at most MOST_ELEMENTS single elements. Hardly any sample of the input contains an odd value."""
 MOST_SPOILT_SETS, MOST_SPOILT_ROWS = 4, 2
 """Most sets of inputs with odd rows in a timed block, and most odd rows in a set. Each row takes a dozen operations,
 which must not take long compared with drawing."""
@@ -33,9 +33,9 @@ LEAST_SAMPLES = 4
 """If the first dimension is shorter than this, no whole sample is made odd, because it would be a large part of the
 input."""
 WHOLE_SAMPLE = 0.25
-"""Chance that a whole sample is made odd besides rows."""
+"""Chance that a whole sample (position of the first dimension) is made odd besides single rows."""
 _Spoil = Callable[[Tensor, "Leaf | None", torch.Generator, random.Random], None]
-"""Changes a few rows or elements of a tensor in place."""
+"""A function that overwrites a few rows or elements of a tensor with odd values."""
 
 
 def spoil_rows(pool: Sequence[Draw], most: int | None = None) -> _Spoil:
@@ -93,7 +93,7 @@ def _overwrite(place: Tensor, values: Tensor, leaf: Leaf | None) -> None:
 
 
 def _odd(spoil: _Spoil) -> Distribution:
-    """Return a distribution that applies a function to a copy of each tensor."""
+    """Return a distribution that overwrites a few rows or elements of a copy of each tensor, by the given function."""
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if given.numel() < 2 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):
@@ -120,7 +120,7 @@ def chance_of(generator: torch.Generator) -> random.Random:
 def spoil_sets(
     sets: Sequence[list[Any]], structure: Structure, generator: torch.Generator, *, mild: bool, share: float
 ) -> None:
-    """Give some of these freshly drawn sets of inputs odd rows, in one tensor of each; about the share `share` of them.
+    """Give about the share `share` of these freshly drawn sets of inputs a few odd rows, in one tensor of each set.
 
     Tensors are changed in place. A tensor that the problem returns in every draw is replaced by a copy.
     """

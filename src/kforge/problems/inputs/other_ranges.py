@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 OUTSIDE, ENORMOUS, MINUTE = "outside", "enormous", "minute"
-"""Kinds of these cases; their names begin with them."""
+"""Kinds of cases with inputs beyond the given values. The names of cases begin with their kind."""
 LARGE_WEIGHTS = "large_weights"
 """Name of the case with inputs as given, and a row of a parameter far larger than drawn
 (`evaluation/reference/weights.py`)."""
 MOST_OUTSIDE = 3
 """Most cases with a tensor outside its interval. If there are more tensors, several leave it together."""
 MOST_SCALED = 3
-"""Most cases of each magnitude in which one tensor has it and the others are as given. If there are more tensors,
-several have it together."""
+"""Most cases in which one tensor is enormous, or very small, and the others are as given. If there are more tensors,
+several are changed together."""
 EXPONENTS = {ENORMOUS: (24, 16), MINUTE: (-50, -30)}
 """Powers of two of the magnitudes: the first choice, and a milder one. For numbers of about 2^24 (1.7e7) the product of
 two sums of squares is still finite in float32. With larger numbers a cosine similarity with one square root would
@@ -54,7 +54,7 @@ def kind_of(name: str) -> str:
 
 
 def names(structure: Structure) -> list[str]:
-    """Return the names of the cases for inputs of this structure."""
+    """Return the names of the cases with values beyond the given ones, for inputs of this structure."""
     if not structure.has("floating"):
         return []
     outside, scaled = min(MOST_OUTSIDE, len(_confined(structure))), min(MOST_SCALED, len(_floating(structure)))
@@ -110,7 +110,7 @@ def _of_magnitude(kind: str, chosen: Sequence[int], structure: Structure) -> lis
 
 
 def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
-    """Return the distributions that let these tensors leave their interval."""
+    """Return the distributions that give these tensors negative values, or values above one."""
     pools = [mixed_rows(SIGNED, free=True), mixed_rows(SIGNED_MILD, free=True)]
     # over one, where there is no result below zero: each tensor by itself, so that others still go below
     if len(chosen) == 1 and structure.leaves[chosen[0]].high <= 1:

@@ -36,10 +36,11 @@ NEGATED, TURNED = "negated_scalars", "turned_flags"
 MOST_ALONE = 4
 """Most cases in which one number is negated, or one flag is inverted. If there are more, several change together."""
 LEAST, LARGEST = 0.1, 10.0
-"""Numbers with a magnitude below LEAST or above LARGEST are not ordinary: they may hide what they scale, or limit
-nothing."""
+"""Numbers with a magnitude below LEAST or above LARGEST are replaced by ordinary ones in one case: they may hide what
+they scale, or limit nothing."""
 LOW, HIGH = 0.25, 0.95
-"""Ordinary numbers lie between these two, so that they may also be probabilities or decays."""
+"""Numbers that are zero, infinite, very small or very large are replaced by numbers between LOW and HIGH, which may
+also be probabilities or decays."""
 _Change = Callable[[Any, float, float], Any]
 """Returns another value for a scalar, given two random numbers between 0 and 1."""
 
@@ -55,7 +56,7 @@ def extraordinary(inputs: Sequence[Any]) -> list[int]:
 
 
 def changed_scalars(given: Sequence[Any], other: Sequence[Any]) -> frozenset[int]:
-    """Return the positions of the scalars that differ."""
+    """Return the positions of the Python numbers, flags and strings that differ between two sets of inputs."""
     both = zip(scalars_in(given), scalars_in(other), strict=True)
     return frozenset(place for place, (one, another) in enumerate(both) if repr(one) != repr(another))
 
@@ -154,7 +155,7 @@ def alone(inputs: Sequence[Any]) -> list[str]:
 
 
 def signed(inputs: Sequence[Any]) -> frozenset[int]:
-    """Return the positions, among the scalars, of the numbers that have a sign."""
+    """Return the positions, among the scalars, of the floating-point numbers."""
     return frozenset(place for place, value in enumerate(scalars_in(inputs)) if isinstance(value, float))
 
 
@@ -171,7 +172,7 @@ def singly_alone(name: str, inputs: Sequence[Any]) -> dict[int, list[Variation]]
 
 
 def _changed_alone(kind: str, inputs: Sequence[Any]) -> list[int]:
-    """Return the positions of the scalars that cases of this kind change."""
+    """Return the positions of the scalars that cases of this kind change: numbers to negate, or flags to invert."""
     if kind == NEGATED:
         return [place for place, value in enumerate(scalars_in(inputs)) if _can_be_negated(value)]
     flags = [place for place, value in enumerate(scalars_in(inputs)) if isinstance(value, bool)]

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 SORTS = ("sort", "argsort", "msort", "topk", "unique", "median", "nanmedian", "kthvalue", "quantile", "nanquantile",
          "mode")  # fmt: skip
-"""Functions that sort, or whose result is trivial for sorted numbers."""
+"""torch functions that sort, or whose result is trivial if their argument is already sorted."""
 _POOLED = ("max_pool1d", "max_pool2d", "max_pool3d")
 EXTREMES = ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "cummax", "cummin", *_POOLED,
             *(f"adaptive_{name}" for name in _POOLED), *(f"{name}_with_indices" for name in _POOLED),
             *(f"adaptive_{name}_with_indices" for name in _POOLED), "fractional_max_pool2d_with_indices",
             "fractional_max_pool3d_with_indices")  # fmt: skip
-"""Functions whose result is also trivial for sorted numbers. They do not prove that any order is accepted: the module
-may also search in a tensor that it made from the input."""
+"""Functions that take extremes, whose result is trivial for sorted numbers. They do not prove that a module accepts any
+order: it may also search in a tensor that it made from the input."""
 ELEMENTWISE = ("add", "sub", "rsub", "mul", "div", "true_divide", "neg", "__radd__", "__rsub__", "__rmul__",
                "__rdiv__", "exp", "log", "sqrt", "clone", "contiguous", "to", "float", "double")  # fmt: skip
 """Functions whose result has the same order as their argument, such as shifting and scaling."""
@@ -46,7 +46,7 @@ SEED = 31
 
 
 class _Handed(TorchFunctionMode):
-    """A mode of torch that records which tensors are passed to the functions above, by their memory."""
+    """A mode of torch that records the memory of the tensors that are passed to SORTS, EXTREMES and NEEDS_ORDER."""
 
     def __init__(self, watched: Collection[int]) -> None:
         """`watched` is the memory of the ascending tensors. A tensor that was made from one of them stands for it."""
@@ -55,7 +55,7 @@ class _Handed(TorchFunctionMode):
         self.sorted: set[int] = set()
         self.extremes: set[int] = set()
         self.needed: set[int] = set()
-        """Memory of the tensors that must be sorted."""
+        """Memory addresses of the tensors that must be sorted, because the module searches in them."""
         self._sources: dict[int, set[int]] = {}
         """For tensors that were made element by element, the memory of the tensors from which they were made."""
         self._alive: list[Tensor] = []
@@ -80,7 +80,7 @@ class _Handed(TorchFunctionMode):
         return result
 
     def _memory(self, values: list[Any]) -> set[int]:
-        """Return the memory of these tensors, or of those from which they were made."""
+        """Return the addresses of these tensors, or of the tensors from which they were made."""
         places = [tensor.data_ptr() for tensor in tensors_in(values)]
         return {source for place in places for source in self._sources.get(place, {place})}
 

@@ -40,27 +40,27 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 USUAL = (-100, -1, 255)
-"""Common special values outside the range of classes."""
+"""Integers that modules commonly treat in a special way, such as -100 for ignored targets."""
 MOST_TRIED, MOST_ABOVE, MOST_USED = 6, 4, 32
-"""MOST_TRIED: most integers outside the range that are tried as special ones, each by up to three calls. MOST_ABOVE:
-most of them above the range: named by the module, or next to its largest one (a void class). MOST_USED: most that are
-used."""
+"""MOST_TRIED: most integers outside the range of an input that are tried as special ones, each by up to three calls.
+MOST_ABOVE: most that are tried above the range: named by the module, or next to its largest one (a void class).
+MOST_USED: most special integers that are used."""
 MOST_AT_THE_END, MOST_BELOW, REACH = 4, 24, 8.0
 """MOST_AT_THE_END: most integers above the range that are tried, each by up to two calls. MOST_BELOW: most below it,
 all tried in one call. REACH: how far outside the range other draws may reach, in mean distances of two drawn
 integers."""
 NARROW = (torch.int8, torch.uint8, torch.int16)
-"""Integer dtypes of few bits, which often hold quantities."""
+"""Integer dtypes of 8 and 16 bits, which often hold quantities."""
 LEAST_SIGNED, LEAST_PART = -8, 4
-"""Integers of these dtypes are quantities if one is below LEAST_SIGNED (the least number of four bits), or if unsigned
+"""Integers of 8 and 16 bits are quantities if one is below LEAST_SIGNED (the least number of four bits), or if unsigned
 ones reach the dtype's largest number divided by LEAST_PART. Class labels and codes of four bits do not."""
 SHARE = 0.25
-"""Share of the elements that become special."""
+"""Share of the elements of an integer input that are replaced by special integers."""
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
 """Larger integers are tried in at most MOST_STEPS steps of the factor GROWTH, up to LARGEST: a module may make a tensor
 as long as the largest integer."""
 LEAST_LENGTH = 2
-"""Integers that are one number below this are masks or names, not lengths."""
+"""If all integers of an input are one number below this, they are a mask or a name, not a length."""
 
 
 def may_be_special(leaf: Leaf) -> bool:

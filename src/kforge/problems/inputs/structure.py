@@ -26,28 +26,28 @@ LARGE = 1 << 24
 
 
 MOST_PLACES = 1 << 28
-"""Integers larger than this, and larger than any input, are not indices. That all of them differ may be chance."""
+"""Integers larger than this, and larger than any input, are not indices. If all of them differ, that may be chance."""
 LEAST_IN_ORDER = 4
 """Fewest floating-point numbers in a row that count as ascending. Fewer may be ascending by chance."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """What all draws so far show about one tensor of the inputs."""
+    """What all draws of a problem's inputs so far show about one tensor."""
 
     kind: Kind
     low: float
-    """Smallest finite value; NaN if no value is finite."""
+    """Smallest finite value in all draws; NaN if no value is finite."""
     high: float
-    """Largest finite value; NaN if no value is finite."""
+    """Largest finite value in all draws; NaN if no value is finite."""
     uniform: bool
-    """Whether all elements are equal."""
+    """Whether all elements of the tensor are equal, in every draw."""
     special: bool
     """Whether some elements, but not all, are zero, infinite or NaN."""
     fixed_places: bool = True
-    """Whether these special elements are at the same positions in every draw."""
+    """Whether zeros, infinities and NaN are at the same positions in every draw."""
     fixed: bool = True
-    """Whether every draw has the same values."""
+    """Whether the tensor has the same values in every draw."""
     symmetric: bool = False
     """Whether it holds symmetric matrices with more than one value."""
     kept: bool = False
@@ -79,7 +79,7 @@ class Leaf:
 
     @property
     def keeps_places(self) -> bool:
-        """Whether zeros, infinities and NaN stay at their positions."""
+        """Whether zeros, infinities and NaN belong to the problem, so that they must stay at their positions."""
         return self.special and self.fixed_places
 
 
@@ -209,12 +209,12 @@ def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
 
 
 def _has_same_places(one: Tensor, other: Tensor) -> bool:
-    """Return whether zeros are at the same positions, and infinities or NaN, too."""
+    """Return whether two tensors have zeros at the same positions, and infinities or NaN, too."""
     return torch.equal(one == 0, other == 0) and torch.equal(one.isfinite(), other.isfinite())
 
 
 def kind_of(tensor: Tensor) -> Kind:
-    """Return the kind of a tensor by its dtype."""
+    """Return whether a tensor is floating, integer, boolean or other, by its dtype."""
     if tensor.dtype == torch.bool:
         return "boolean"
     if tensor.is_floating_point():

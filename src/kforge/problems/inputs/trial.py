@@ -24,7 +24,7 @@ SEED = 31
 
 
 def on_host(instance: Instance, inputs: list[Any]) -> tuple[nn.Module, list[Any]]:
-    """Return the module and its inputs on the host."""
+    """Return a new module and its inputs on the host, where an index out of bounds is only an exception."""
     with seeded(SEED):
         model = instance.make_model().to(HOST)
     return model, pytree.tree_map(lambda leaf: leaf.to(HOST) if isinstance(leaf, Tensor) else leaf, inputs)

@@ -91,7 +91,9 @@ class _GraphWriter:
         """Add the statement of a node. Raises ProblemError if it cannot be written."""
         target: Any = node.target
         if node.op != "call_function":
-            raise ProblemError(f"the module's graph holds a {node.op} ({node.target}), which has no plain source form")
+            raise ProblemError(
+                f"the module's graph contains a {node.op} ({node.target}), which cannot be written as plain Python"
+            )
         if target is operator.getitem:
             container, index = node.args
             self._assign(node, f"{self._source(container)}[{self._source(index)}]")
@@ -101,7 +103,7 @@ class _GraphWriter:
             left, right = map(self._source, node.args)
             self._assign(node, f"{left} {INFIX[target]} {right}")
         else:
-            raise ProblemError(f"the module uses the operator {target}, which a problem file cannot carry")
+            raise ProblemError(f"the module uses the operator {target}, which cannot be written into a problem file")
 
     def _write_aten(self, node: fx.Node, name: str) -> None:
         # Constants are lifted as `lift_fresh_copy` and `detach_`; outside of tracing these are a clone and nothing.

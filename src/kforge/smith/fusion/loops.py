@@ -39,7 +39,7 @@ class Buffer:
     dtype: str
     steps: tuple[int, ...]
     offset: int = 0
-    """Index of the tensor's first element in that memory."""
+    """Index of the tensor's first element in the memory of `base`."""
 
 
 @dataclass(frozen=True)

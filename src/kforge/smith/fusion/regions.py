@@ -151,8 +151,8 @@ class _Partition:
         return united
 
     def _waits_for_itself(self, region: Region) -> bool:
-        """Return whether a node outside the region reads one of its nodes and is needed by another. Such a region could
-        not run as one kernel."""
+        """Return whether a node outside the region depends on one of the region's nodes, and another of the region's
+        nodes depends on it. Such a region could not run as one kernel."""
         own = region.names
         tainted: set[str] = set()
         places = [self.order[name] for name in own]

@@ -23,7 +23,7 @@ class Factor:
     """Name of the node that owns the factor's memory. It is the factor itself if strides cannot express it; it is then
     copied first."""
     offset: int
-    """Index of the factor's first element in that memory."""
+    """Index of the factor's first element in the memory of `base`."""
     batch: int
     """Number of elements between two matrices of the batch. 0 if all products share one matrix."""
     down: int

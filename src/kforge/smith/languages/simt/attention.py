@@ -131,8 +131,8 @@ class _Body:
                 code.assign("sums[c]", code.dialect.multiply_add("sums[c]", "fewer", element))
 
     def _score(self, keys: str) -> None:
-        """Write the product of the query and a key, in four sums where the width allows: large scores lose less in
-        shorter sums, and the softmax makes their errors larger."""
+        """Write the product of the query and a key, in four partial sums if the width allows it. Shorter sums lose
+        fewer digits of large scores, and the softmax would enlarge that loss."""
         code, width = self.code, self.form.width
         parts = 4 if width % 4 == 0 else 1
         sums = [f"score_{part}" for part in range(parts)] if parts > 1 else ["score"]

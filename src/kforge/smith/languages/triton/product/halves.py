@@ -27,8 +27,8 @@ STEP = 64
 HELD = 8192
 """Number of elements that a program instance of a splitting kernel keeps in registers."""
 WHOLE = 2 * HELD
-"""The same number for rows that are not contiguous. It is larger, because reading such rows twice would cost more than
-the registers."""
+"""Number of elements that a program instance of a splitting kernel keeps in registers if rows are not contiguous. It is
+larger than `HELD`, because reading such rows twice would cost more than the registers."""
 PROCESSORS = 132
 
 SIZE = ("size = tl.abs(value)", 'finite = size < float("inf")')

@@ -48,7 +48,8 @@ BETWEEN = 4e-6
 """Seconds between two tiles on a multiprocessor in which nothing is multiplied: the first loads, scaling and
 storing."""
 WORTH = 0.85
-"""This kernel is used if its estimated time is below this share of the time of torch's own product."""
+"""The kernel replaces torch's own product if its estimated time is below this share of the estimated time of
+torch's."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:

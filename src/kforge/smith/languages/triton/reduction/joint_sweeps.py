@@ -37,8 +37,8 @@ class Joint:
     nodes: tuple[Node, ...]
     """The dependent reductions. More than one only if the kind is `grown`."""
     factors: tuple[str, ...]
-    """For each dependent reduction, the name of the buffer whose elements multiply the exponentials. Empty if there is
-    none."""
+    """For each dependent reduction, the name of the buffer whose elements multiply the exponentials. An empty name if
+    there is no factor."""
 
     @property
     def weighted(self) -> list[Node]:
