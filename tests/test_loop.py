@@ -25,12 +25,14 @@ from kforge.records import (
     EvaluationLimits,
     EvaluationPolicy,
     GenerationFailure,
+    HeadToHead,
     Interval,
     Outcome,
     Receipt,
     Replication,
     Timing,
     Usage,
+    best_attempt,
 )
 from kforge.store import Header, RunFolder
 
@@ -250,6 +252,54 @@ def test_the_original_module_is_started_from_and_a_slower_program_is_the_best(
     attempts, outcome = drive(run, workshop(run, judge, model), RunLimits(2, replications=0, roofline_share=9))
     assert [(attempt.phase, attempt.parent) for attempt in attempts] == [("functional", None), ("optimization", 0)]
     assert (outcome.best, outcome.no_kernel) == (1, None)
+
+
+SLOW = PROGRAM.format("(x + x) + sum([0 * x] * 300)")
+
+
+def test_only_what_is_faster_beside_the_best_replaces_it(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    answers = [SLOW, ADVICE, PROGRAM.format("2 * x"), ADVICE, SLOW, ADVICE, PROGRAM.format("2 * x")]
+    limits = RunLimits(4, replications=0, roofline_share=9)
+    attempts, outcome = drive(run, workshop(run, judge, scripted(tmp_path, *answers)), limits)
+    assert [(attempt.rival, attempt.head_to_head and attempt.head_to_head.finding) for attempt in attempts] == [
+        (None, None),
+        (0, "faster"),
+        (1, "slower"),
+        (1, "undecided"),
+    ]
+    assert outcome.best == 1
+    assert attempts[3].head_to_head is not None
+    assert attempts[3].head_to_head.reason == "it is the same program"
+    assert run.attempts() == tuple(attempts), "the findings are part of the record"
+
+
+def test_a_finished_head_to_head_is_not_held_again(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    work = workshop(run, judge, scripted(tmp_path, SLOW, ADVICE, PROGRAM.format("2 * x")))
+    known = HeadToHead(finding="undecided", reason="known before")
+    with run.writing():
+        loop = forge(run, work, RunLimits(2, replications=0, roofline_share=9))
+        next(loop)
+        run.put_stage(1, "against_0", known)
+        assert next(loop).head_to_head == known
+    assert best_attempt(run.attempts()) == run.attempts()[0]
+
+
+def test_programs_that_lost_to_a_disproved_one_are_compared_again(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    fickle = FICKLE.replace("class ModelNew", "# another program, with builds of its own\nclass ModelNew")
+    answers = [SLOW, ADVICE, fickle, ADVICE, PROGRAM.format("2 * x")]
+    work = workshop(run, judge, scripted(tmp_path, *answers))
+    with run.writing():
+        loop = forge(run, work, RunLimits(3, replications=1, roofline_share=9))
+        next(loop)
+        run.put_stage(1, "against_0", HeadToHead(finding="faster"))
+        next(loop)
+        run.put_stage(2, "against_1", HeadToHead(finding="undecided"))
+        next(loop)
+        with pytest.raises(StopIteration) as end:
+            next(loop)
+    outcome = end.value.value
+    assert [each.attempt for each in outcome.disproved] == [1]
+    assert outcome.best == 2, "it was undecided against the program that is gone, and is faster than the first"
 
 
 def test_what_does_not_stay_correct_is_not_reported(judge: Judge, run: RunFolder, tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ def attempt(value: Attempt) -> dict[str, Any]:
     outcome.pop("receipt", None)
     if value.unchanged is not None:
         outcome["unchanged"] = value.unchanged
+    if value.head_to_head is not None:
+        outcome["rival"] = value.rival
+        outcome["head_to_head"] = as_json(value.head_to_head)
     return {**document, **outcome, "usage": as_json(value.usage), "seconds": value.seconds}
 
 

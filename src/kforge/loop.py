@@ -21,6 +21,7 @@ from kforge.records import (
     Correct,
     Disproof,
     Evaluation,
+    HeadToHead,
     Outcome,
     Profile,
     Record,
@@ -30,6 +31,7 @@ from kforge.records import (
     SanitizerFinding,
     Usage,
     best_attempt,
+    recorded,
     why_no_kernel,
 )
 from kforge.search import Optimize, Repair, next_move
@@ -190,6 +192,7 @@ class Iteration:
 
     def carry_out(self, limits: RunLimits) -> Attempt:
         start = time.monotonic()
+        self.workshop.generator.step = self.workshop.analyst.step = self.index
         move = next_move(self.attempts)
         profile, advice = None, None
         if isinstance(move, Optimize):
@@ -214,6 +217,7 @@ class Iteration:
             requests=(*(advice.requests if advice else ()), answer.request),
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
+        attempt = HeadToHeads(self.run, self.workshop.judge).compared(attempt, self.attempts)
         if limits.sanitize and best_attempt([*self.attempts, attempt]) is attempt:
             attempt = self._sanitized(attempt)
         return attempt.model_copy(update={"seconds": round(time.monotonic() - start, 3)})
@@ -288,6 +292,45 @@ class Iteration:
         return _once(self.run, self.index, name, kind, candidate, make)
 
 
+class HeadToHeads:
+    """Times attempts against each other, each pair once in a run."""
+
+    def __init__(self, run: RunFolder, judge: Judge) -> None:
+        self.run = run
+        self.judge = judge
+
+    def compared(self, attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
+        """Return the attempt with the finding of its program against the best earlier one, if both can be timed."""
+        best = best_attempt(earlier)
+        if best is None or not attempt.is_kernel or attempt.untimed is not None or best.untimed is not None:
+            return attempt
+        return attempt.model_copy(update={"rival": best.index, "head_to_head": self.hold(attempt, best)})
+
+    def hold(self, challenger: Attempt, best: Attempt) -> HeadToHead:
+        """Return the finding of a challenger against the best. Raises EvaluationError when the evaluator fails twice.
+
+        The same program again is as fast as itself, and nothing is timed.
+        """
+        candidate, rival = challenger.candidate, best.candidate
+        assert candidate is not None
+        assert rival is not None
+        if candidate == rival:
+            return HeadToHead(finding="undecided", reason="it is the same program")
+        judge, problem = self.judge, self.run.header.problem
+
+        def compare() -> HeadToHead:
+            try:
+                return judge.head_to_head(problem, candidate, rival)
+            except EvaluationError:
+                return judge.head_to_head(problem, candidate, rival)  # the evaluator failed: a fresh referee tries
+
+        return _once(self.run, challenger.index, f"against_{best.index}", HeadToHead, candidate, compare)
+
+    def recorded_or_held(self, challenger: Attempt, best: Attempt) -> HeadToHead:
+        """Return the finding that the attempt records; where it had another rival, that of a new head-to-head."""
+        return recorded(challenger, best) or self.hold(challenger, best)
+
+
 class Prover:
     """Evaluates the best attempt again. It is reported only if it stays correct every time."""
 
@@ -300,7 +343,8 @@ class Prover:
         """Return the best attempt that stays correct, its repetitions, and the attempts before it that did not stay
         correct."""
         left, disproved = list(attempts), list[Disproof]()
-        while (best := best_attempt(left)) is not None and self.times:
+        compare = recorded
+        while (best := best_attempt(left, compare)) is not None and self.times:
             # more repetitions than one only narrow the interval of a speed
             replication = self._replicate(best, self.times if best.untimed is None else 1)
             if (failure := replication.failure) is None:
@@ -308,6 +352,8 @@ class Prover:
             reason = f"{failure.state.replace('_', ' ')}: {getattr(failure, 'reason', '')}"
             disproved.append(Disproof(attempt=best.index, reason=reason))
             left.remove(best)
+            # what lost to the removed program may be faster than those that are left
+            compare = HeadToHeads(self.run, self.workshop.judge).recorded_or_held
         return best, None, tuple(disproved)
 
     def _replicate(self, attempt: Attempt, times: int) -> Replication:

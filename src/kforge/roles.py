@@ -76,6 +76,9 @@ class Tried(Record):
 class Generator(Protocol):
     """The generation agent F. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
+    step: int
+    """Index of the attempt in progress, which the loop sets: questions for two attempts are two questions."""
+
     def write(self, problem: Problem, workload: Workload) -> Answer:
         """Write a first program."""
         ...
@@ -111,6 +114,9 @@ class Generator(Protocol):
 
 class Analyst(Protocol):
     """The performance analysis agent G. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
+
+    step: int
+    """Index of the attempt in progress, as for the generation agent."""
 
     def recommend(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -69,8 +70,11 @@ def test_only_what_tries_many_kernels_of_a_device_is_compiled_by_many_processes(
     ("found", "lasts"),
     [({"log_ratios": (0.1,)}, True), ({"unavailable": "no g++"}, False), ({"doubt": "a busy machine"}, False)],
 )
-def test_only_a_baseline_that_was_measured_is_kept_for_later(tmp_path: Path, found: Any, lasts: bool) -> None:
-    """Cause: a failure of `torch.compile`, of a day without a compiler on PATH, was kept for good."""
+def test_what_is_in_doubt_is_kept_for_an_hour_and_the_rest_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Any, lasts: bool
+) -> None:
+    """Causes: a failure of `torch.compile`, of a day without a compiler on PATH, was kept for good; on a busy machine
+    each process of a run compiled the same baseline again."""
 
     class Measured(CompileBaselines):
         def _place(self, instance: Any) -> tuple[str, ...]:
@@ -88,6 +92,10 @@ def test_only_a_baseline_that_was_measured_is_kept_for_later(tmp_path: Path, fou
     first, problem = sitting(), cast("Any", "problem")
     assert first.baseline(problem) == first.baseline(problem)
     assert len(asked) == 1
+    sitting().baseline(problem)
+    assert len(asked) == 1, "another process of the same run measures nothing"
+    later = time.time() + baselines.KEPT_SECONDS + 1
+    monkeypatch.setattr(time, "time", lambda: later)
     sitting().baseline(problem)
     assert len(asked) == (1 if lasts else 2)
 
@@ -158,7 +166,6 @@ def test_a_compiled_baseline_is_measured_once_and_names_its_mode(tmp_path: Path,
         compared = evaluation.correct.timing.against("compile")
         assert compared is not None, evaluation.receipt.unavailable
         assert json.loads(compared.identity)["mode"] == "torch.compile max-autotune"
-    # what is in doubt (a busy machine) is not kept
     kept = [CompileBaseline.from_json(path.read_text()) for path in (tmp_path / "cache").glob("compilebaseline/*.json")]
     assert {baselines.compile_mode(each.identity) for each in kept} <= {"max-autotune"}
 

@@ -27,3 +27,8 @@ def test_identity_tells_questions_apart(turns):
     same = messages == tuple(m.model_copy(update={"text": ""}) for m in request().messages)
     assert (request(messages=messages).identity == request().identity) == same
     assert request(agent="analysis", messages=messages).identity != request(messages=messages).identity
+
+
+def test_the_same_words_for_another_attempt_are_another_question() -> None:
+    assert len({request(step=step).identity for step in range(3)}) == 3
+    assert request(step=0).identity == request().identity, "recordings of earlier versions name no step"

@@ -16,10 +16,12 @@ from kforge.records import (
     Correct,
     Evaluation,
     GenerationFailure,
+    HeadToHead,
     Interval,
     Mismatch,
     Receipt,
     Recommendation,
+    Standing,
     Timing,
     best_attempt,
 )
@@ -59,7 +61,21 @@ def grow(attempts: list[Attempt], outcome: str | float, program: str) -> list[At
         versions={}, sandbox="s", timer="t",
     )  # fmt: skip
     evaluation = Evaluation(verdict=verdict, receipt=receipt)
-    return [*attempts, Attempt(**fields, candidate=candidate, evaluation=evaluation)]
+    attempt = Attempt(**fields, candidate=candidate, evaluation=evaluation)
+    return [*attempts, timed_against_the_best(attempts, attempt)]
+
+
+def timed_against_the_best(attempts: list[Attempt], attempt: Attempt) -> Attempt:
+    """The attempt with its finding, where it is correct and has a rival: by the medians, which are exact here."""
+    best = best_attempt(attempts)
+    if best is None or best.speedup is None or attempt.speedup is None:
+        return attempt
+    ratio = attempt.speedup.median / best.speedup.median
+    finding: Standing = "faster" if ratio > 1.02 else "slower" if ratio < 1 / 1.02 else "undecided"
+    speedup = Interval(median=ratio, low=ratio, high=ratio)
+    return attempt.model_copy(
+        update={"rival": best.index, "head_to_head": HeadToHead(finding=finding, speedup=speedup)}
+    )
 
 
 def history(*outcomes: str | float) -> list[Attempt]:
@@ -121,7 +137,17 @@ def test_a_rewrite_that_loses_is_left_behind_and_remembered() -> None:
     assert move.parent == attempts[0]
     (tried,) = move.tried
     assert tried.recommendation == ADVICE
-    assert "not surely faster (0.50 times" in tried.outcome
+    assert tried.outcome == "the rewrite was correct and slower (0.50x (0.50 to 0.50))"
+
+
+def test_an_undecided_rewrite_is_not_told_as_slower() -> None:
+    attempts = history(2.0, 2.01)
+    move = next_move(attempts)
+    assert isinstance(move, Optimize)
+    assert move.parent == attempts[0]
+    (tried,) = move.tried
+    assert "undecided" in tried.outcome
+    assert not {"slower", "lost"} & set(tried.outcome.split())
 
 
 def test_a_broken_rewrite_is_repaired_twice_and_then_left_behind() -> None:
@@ -139,7 +165,7 @@ def test_a_broken_rewrite_is_repaired_twice_and_then_left_behind() -> None:
 def test_a_repaired_rewrite_counts_as_what_was_recommended() -> None:
     move = next_move(history(2.0, "mismatch", 1.0))
     assert isinstance(move, Optimize)
-    assert ["not surely faster (0.50 times" in tried.outcome for tried in move.tried] == [True]
+    assert [tried.outcome for tried in move.tried] == ["the rewrite was correct and slower (0.50x (0.50 to 0.50))"]
 
 
 def test_what_was_tried_on_another_program_is_not_held_against_this_one() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kforge.records import best_attempt
+from kforge.records import Attempt, HeadToHead, Standing, best_attempt
 from kforge.store import Header
 from kforge.store.records import run_id
 
@@ -74,9 +74,32 @@ def test_a_header_has_a_format_that_this_kforge_knows() -> None:
         Header(**_HEADER, options={}, format=2)
 
 
-def test_the_best_is_the_surest_and_then_the_earliest(attempt: Any) -> None:
+def against(attempt: Attempt, rival: int, finding: Standing) -> Attempt:
+    """The attempt, timed against this one."""
+    return attempt.model_copy(update={"rival": rival, "head_to_head": HeadToHead(finding=finding)})
+
+
+def test_the_best_is_the_first_until_another_is_faster_beside_it(attempt: Any) -> None:
     assert best_attempt([]) is None
     assert best_attempt([attempt(0), attempt(1, failed=True)]) is None
-    slow, fast, again = attempt(1, speedup=0.9), attempt(2, speedup=1.7), attempt(3, speedup=1.7)
-    assert best_attempt([attempt(0), slow, fast, again]) == fast
-    assert best_attempt([slow]) == slow
+    first, high = attempt(0, speedup=1.1), attempt(1, speedup=9.0)
+    assert best_attempt([first]) == first
+    assert best_attempt([first, high]) == first, "speedups of two sessions are not compared"
+    for finding in ("slower", "undecided"):
+        assert best_attempt([first, against(high, 0, finding)]) == first
+    low = against(attempt(1, speedup=0.9), 0, "faster")
+    assert best_attempt([first, low]) == low
+    assert best_attempt([first, low, against(attempt(2, speedup=3.0), 1, "undecided")]) == low
+    assert best_attempt([first, low, against(attempt(2, speedup=3.0), 0, "faster")]) == low, "its rival is not the best"
+    assert best_attempt([first, low, against(attempt(2), 1, "faster")]) == low, "it is not correct"
+
+
+def test_only_a_program_has_a_rival_and_never_without_a_finding(attempt: Any) -> None:
+    fields = attempt(1, speedup=2.0).model_dump()
+    for wrong in ({"rival": 0}, {"head_to_head": HeadToHead(finding="faster")}):
+        with pytest.raises(ValidationError, match="only a program can have a rival"):
+            Attempt.model_validate(fields | wrong)
+    with pytest.raises(ValidationError, match="only a program can have a rival"):
+        Attempt.model_validate(
+            attempt(1, failed=True).model_dump() | {"rival": 0, "head_to_head": HeadToHead(finding="faster")}
+        )

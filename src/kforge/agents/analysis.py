@@ -44,6 +44,7 @@ class AnalysisAgent:
         self.profile_as = profile_as
         self.images = tuple(images)
         self._refuses_images = False
+        self.step = 0
 
     def recommend(
         self,
@@ -122,7 +123,9 @@ class AnalysisAgent:
         )
 
     def _request(self, *messages: Message) -> Request:
-        return Request(agent="analysis", model=self.model.name, messages=messages, max_tokens=MAX_TOKENS)
+        return Request(
+            agent="analysis", model=self.model.name, messages=messages, max_tokens=MAX_TOKENS, step=self.step
+        )
 
 
 def _from_prose(replies: Sequence[Reply], reason: str) -> Recommendation:

@@ -47,6 +47,7 @@ class GenerationAgent:
         self.policy = policy or EvaluationPolicy()
         self.reference = reference
         self.template_set = template_set
+        self.step = 0
 
     def write(self, problem: Problem, workload: Workload) -> Answer:
         return self._ask("generate", problem=problem, workload=workload)
@@ -101,6 +102,7 @@ class GenerationAgent:
                 Message(role="user", **user._asdict()),
             ),
             max_tokens=MAX_TOKENS,
+            step=self.step,
         )
         reply = self.model.complete(request)
         program = parse_program(reply.text, reply.finish)

@@ -25,6 +25,9 @@ NOT_COMPILED = "CppCompileError"
 """Name of torch's exception for a failed C++ compilation. With HASTE, the compiler may refuse assumed vector
 instructions."""
 
+KEPT_SECONDS = 3600.0
+"""How long a failed measurement, or one in doubt, is used before `torch.compile` is measured again."""
+
 _COMPILED = "torch.compile "
 _TRIES_MANY = "max-autotune"
 """Prefix of the modes that build dozens of kernels for a device, and need all processors for that."""
@@ -42,13 +45,20 @@ class CompileBaseline(Record):
     seconds: float = 0.0
     unavailable: str = ""
     doubt: str | None = None
-    """Why this measurement is used for one evaluation only and is not cached. None: it is cached."""
+    """Why this measurement is in doubt; None if it is not."""
+    measured_at: float = 0.0
+    """When it was measured, in seconds since 1970."""
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the measurement may be cached. A failure is not cached: its cause may be this environment, for
-        example a missing compiler."""
+        """Whether the measurement holds for good. A failure does not: its cause may be this environment, for example a
+        missing compiler."""
         return self.doubt is None and not self.unavailable
+
+    def holds(self, now: float) -> bool:
+        """Return whether the measurement is used at this time. One in doubt, and a failure, hold for an hour: so the
+        programs of one run do not each wait for the compiler again."""
+        return self.is_lasting or 0.0 <= now - self.measured_at < KEPT_SECONDS
 
 
 def haste(mode: str, *, on_host: bool) -> Mapping[str, str]:

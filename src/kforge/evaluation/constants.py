@@ -335,6 +335,17 @@ REPLICATIONS = 3
 AGREEMENT = 0.8
 """A repetition confirms a speedup above QUARANTINE if the upper bound it finds is at least this share of the first
 lower bound."""
+MOST_SITTINGS = 7
+"""Most pairs of fresh processes in which two programs are timed against each other (as many looks as LATER_LOOKS has
+room for)."""
+CONTENDED_MARGIN = 1.02
+"""On a machine that others use all the while, contention may favour one of two programs: the lower bound of their ratio
+must be higher by this factor."""
+ONE_TIME_SECONDS = 0.05
+"""Processor seconds outside timed calls that a program may use once in a race, whatever share of a short race that
+is."""
+CONTENDED_PATIENCE = 3.0
+"""Where others use the machine, two programs are timed against each other for this many times as long."""
 BUSY_SHARE = 0.1
 """If other processes used more than this share of the machine during timing, the result is labelled, and a pair that
 was timed then is not quiet."""

@@ -20,7 +20,7 @@ from kforge.evaluation.processes import launch, work_folders
 from kforge.evaluation.quarantine import is_quarantined, replicate
 from kforge.evaluation.referee import warm
 from kforge.evaluation.referee.fork_server import RefereeForkServers
-from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness
+from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness, HeadToHeadRequest
 from kforge.evaluation.sandbox import LADDER, UNSAFE
 from kforge.evaluation.sandbox.border import private_folders
 from kforge.evaluation.stages import WORDS
@@ -34,6 +34,7 @@ from kforge.records import (
     Evaluation,
     EvaluationLimits,
     EvaluationPolicy,
+    HeadToHead,
     NotSanitized,
     Peaks,
     Problem,
@@ -151,6 +152,11 @@ class Judge:
         """
         return self._ask("evaluate", CandidateRequest(problem=problem, candidate=candidate), Evaluation)
 
+    def head_to_head(self, problem: Problem, challenger: Candidate, rival: Candidate) -> HeadToHead:
+        """Return which of two programs is faster, timed against each other. `evaluate` must have found both correct."""
+        case = HeadToHeadRequest(problem=problem, challenger=challenger, rival=rival)
+        return self._ask("head to head", case, HeadToHead)
+
     def build(self, problem: Problem, candidate: Candidate | None) -> None:
         """Compile the candidate and the baseline of the problem in advance, so that a later evaluation finds them in
         the cache.
@@ -209,7 +215,7 @@ class Judge:
         warm.share(Path(self._setup.cache), self._begins_with(), ready)
 
     def interrupt(self) -> None:
-        """End the request that another thread is making: there it raises EvaluationError."""
+        """Abort the request that another thread is waiting for. That thread gets EvaluationError."""
         if (referee := self._referee) is not None:
             referee.interrupt()
 

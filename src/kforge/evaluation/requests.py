@@ -17,6 +17,14 @@ class CandidateRequest(Record):
     """Used for profiles only: whether to try the platform's own profilers too, besides torch's."""
 
 
+class HeadToHeadRequest(Record):
+    """Two correct programs to be timed against each other."""
+
+    problem: Problem
+    challenger: Candidate
+    rival: Candidate
+
+
 class BuildRequest(Record):
     """A request to compile a candidate and its baseline in advance, without judging or timing them."""
 

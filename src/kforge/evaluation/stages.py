@@ -25,6 +25,7 @@ WORDS = {
     "compare": "comparing with the baselines",
     "compile baseline": "compiling the torch.compile baseline",
     "time compiled": "timing torch.compile against eager",
+    "head to head": "timing against the best program so far",
     "profile": "profiling",
     "sanitize": "running the sanitizers",
     "calibrate": "measuring the peaks of the device",

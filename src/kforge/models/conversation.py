@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import AfterValidator
 
 from kforge.models.images import Image
-from kforge.records import Record, Usage
+from kforge.records import Count, Record, Usage
 
 IMAGES_REFUSED = "images_refused"
 """How a reply ends (`Reply.finish`) when the model takes no images: it was not asked, and `text` says why."""
@@ -33,10 +33,15 @@ class Request(Record):
     max_tokens: int
     temperature: float | None = None
     """Absent: the model's own default, because many models refuse any other."""
+    step: Count = 0
+    """Index of the attempt that the question is asked for."""
 
     @property
     def identity(self) -> str:
-        """Return the name of the question: a digest of the role and the messages, without measured values and images.
+        """Return the name of the question: a digest of the role, the step and the messages, without measured values and
+        images.
+
+        The same words asked for another attempt are another question: a reply is never used for two attempts of a run.
 
         The model is not part of it. So a recording can be replayed under any model's name, and the files that a person
         answers keep their names when the model changes. `Exchange` checks the model that a recorded request names, so
@@ -44,6 +49,7 @@ class Request(Record):
         """
         question = [
             self.agent,
+            *([self.step] if self.step else []),
             *(
                 [message.role, message.fingerprint, *(each.sha256 for each in message.images if not each.measured)]
                 for message in self.messages

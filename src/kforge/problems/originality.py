@@ -7,7 +7,7 @@ import ast
 from kforge.syntax import Unparsable, parsed
 
 UNCHANGED = "the answer is the original module, unchanged"
-"""What is said about such a program."""
+"""Reason that users read about a program that is only the original module."""
 
 
 def is_unchanged(problem: str, program: str) -> bool:

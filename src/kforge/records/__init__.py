@@ -16,8 +16,9 @@ from kforge.records.evidence import (
     SanitizerFinding,
     Trace,
 )
+from kforge.records.head_to_head import HeadToHead, Standing
 from kforge.records.numbers import Amount, Count, Finite, Positive
-from kforge.records.outcome import Disproof, Outcome, best_attempt, why_no_kernel
+from kforge.records.outcome import Disproof, Outcome, best_attempt, recorded, why_no_kernel
 from kforge.records.policy import EvaluationLimits, EvaluationPolicy
 from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
 from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline, Span
@@ -56,6 +57,7 @@ __all__ = [
     "Finding",
     "Finite",
     "GenerationFailure",
+    "HeadToHead",
     "HotSpot",
     "ImportedProfile",
     "Interval",
@@ -79,6 +81,7 @@ __all__ = [
     "SanitizedClean",
     "SanitizerFinding",
     "Span",
+    "Standing",
     "TensorSpec",
     "Timing",
     "Trace",
@@ -87,6 +90,7 @@ __all__ = [
     "Workload",
     "as_json",
     "best_attempt",
+    "recorded",
     "times",
     "why_no_kernel",
 ]

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from kforge.records.evidence import Evaluation
+from kforge.records.head_to_head import HeadToHead
 from kforge.records.numbers import LARGEST, LARGEST_COUNT, Amount, Count
 from kforge.records.problem import Candidate
 from kforge.records.profile import Profile
@@ -68,6 +69,10 @@ class Attempt(Record):
     unchanged: str | None = None
     """Why the candidate is the original module, unchanged; None if it is another program."""
     evaluation: Evaluation | None = None
+    rival: Count | None = None
+    """The attempt that was the best when this one was found correct; absent where there was none."""
+    head_to_head: HeadToHead | None = None
+    """This program timed against that of the rival."""
     failure: GenerationFailure | None = None
     """The generation failure, if no program could be read; otherwise None."""
     requests: tuple[str, ...] = ()
@@ -84,6 +89,8 @@ class Attempt(Record):
             raise ValueError("an attempt has an evaluation or a generation failure, and not both")
         if (self.evaluation is None) != (self.candidate is None):
             raise ValueError("an attempt has a candidate exactly when it was evaluated")
+        if (self.rival is None) != (self.head_to_head is None) or (self.rival is not None and self.candidate is None):
+            raise ValueError("only a program can have a rival, and it has one exactly when the two were timed together")
         return self
 
     @property

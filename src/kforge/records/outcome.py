@@ -10,7 +10,9 @@ from kforge.records.numbers import Amount, Count
 from kforge.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kforge.records.head_to_head import HeadToHead
 
 
 class Disproof(Record):
@@ -42,17 +44,34 @@ class Outcome(Record):
     attempts."""
 
 
-def best_attempt(attempts: Iterable[Attempt]) -> Attempt | None:
-    """Return the best correct attempt: the one with the highest lower bound of its speedup. None if there is none.
+def best_attempt(
+    attempts: Iterable[Attempt], compare: Callable[[Attempt, Attempt], HeadToHead | None] | None = None
+) -> Attempt | None:
+    """Return the best attempt: the first correct one, replaced by each later one that was faster than the best so far
+    when the two were timed together.
 
-    Among equals the highest median wins, then the earliest. An attempt without timing comes last. The original module,
-    unchanged, is never the best.
+    Speedups over eager of two evaluations are never compared: each was measured at another time, beside other
+    processes. `compare` returns how a challenger did against the best so far; by default what the attempts record. A
+    program that was not timed gives way to one that was. The original module, unchanged, is never the best.
     """
+    compare = compare or recorded
+    best: Attempt | None = None
+    for attempt in attempts:
+        if attempt.is_kernel and (best is None or _replaces(attempt, best, compare)):
+            best = attempt
+    return best
 
-    def rank(attempt: Attempt) -> tuple[float, float]:
-        return (attempt.speedup.low, attempt.speedup.median) if attempt.speedup is not None else (0.0, 0.0)
 
-    return max((a for a in attempts if a.is_kernel), key=rank, default=None)
+def recorded(challenger: Attempt, best: Attempt) -> HeadToHead | None:
+    """Return how an attempt did against another one, by its record; None where the two were not timed together."""
+    return challenger.head_to_head if challenger.rival == best.index else None
+
+
+def _replaces(challenger: Attempt, best: Attempt, compare: Callable[[Attempt, Attempt], HeadToHead | None]) -> bool:
+    if best.untimed is not None or challenger.untimed is not None:
+        return challenger.untimed is None
+    found = compare(challenger, best)
+    return found is not None and found.finding == "faster"
 
 
 def why_no_kernel(attempts: Sequence[Attempt]) -> str | None:

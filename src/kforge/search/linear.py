@@ -1,4 +1,4 @@
-"""The paper's strategy: repair until correct, then improve the best; a rewrite that is not better is dropped."""
+"""The paper's strategy: repair until correct, then improve the best; only a rewrite that is faster replaces it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _outcome(attempt: Attempt, best: Attempt) -> str:
         return "the rewrite was the original module, unchanged"
     if not attempt.is_correct:
         return f"the rewrite failed ({attempt.verdict.state.replace('_', ' ')})"
-    if attempt.speedup is None or best.speedup is None:
-        return "the rewrite was correct; its speed was not measured"
-    change = attempt.speedup.median / best.speedup.median
-    return f"the rewrite was correct but not surely faster ({change:.2f} times the speed of this program)"
+    found = attempt.head_to_head if attempt.rival == best.index else None
+    if found is None or found.finding == "undecided":
+        return f"the rewrite was correct; whether it is faster is {found.in_words if found else 'not known'}"
+    return f"the rewrite was correct and {found.in_words}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kforge import documents
 from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import InputError
-from kforge.loop import Prover, Workshop
+from kforge.loop import HeadToHeads, Prover, Workshop
 from kforge.problems.originality import UNCHANGED, is_unchanged
 from kforge.records import (
     Attempt,
@@ -57,6 +57,7 @@ class Submissions:
             run = self._run(name)
             attempt = self._attempt(run, candidate, _sanitized(evaluation, sanitization), time.monotonic() - began)
             with run.writing():
+                attempt = self._compared(name, run, attempt)
                 run.commit(attempt)
             return run, attempt
 
@@ -111,6 +112,13 @@ class Submissions:
             seconds=round(seconds, 3),
             elapsed=round((earlier[-1].elapsed if earlier else 0.0) + seconds, 3),
         )
+
+    def _compared(self, name: str, run: RunFolder, attempt: Attempt) -> Attempt:
+        """Return the attempt with the finding of its program against the best one so far, as in the loop."""
+        earlier = run.attempts()
+        if best_attempt(earlier) is None or not attempt.is_kernel:
+            return attempt
+        return self.service.within_limits(name, lambda judge: HeadToHeads(run, judge).compared(attempt, earlier))
 
     def _conclude(self, run: RunFolder, judge: Judge, began: float) -> None:
         attempts = run.attempts()

@@ -43,6 +43,7 @@ class Smith:
         self._plan = Plan if self.language is None else self.language.plan
         self._moves = () if self.language is None else self.language.moves
         self._given = (self._plan.read(plan) or self._plan.carried_over(plan, self._features)) if plan else None
+        self.step = 0
         self._graphs: dict[str, Graph | Untraceable] = {}
 
     # --- F --------------------------------------------------------------------------------------------------------
@@ -196,6 +197,15 @@ class Seeded:
         self.write = smith.write
         self.repair = agent.repair
         self.optimize = agent.optimize
+        self._agent = agent
+
+    @property
+    def step(self) -> int:
+        return self._agent.step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._agent.step = step
 
 
 def _recommendation(move: Move, profile: Profile) -> Recommendation:

@@ -122,13 +122,22 @@ def attempt_detail(attempt: Attempt) -> str:
         return "not timed"
     eager = attempt.comparisons[0]
     if eager.doubt is not None:
-        return f"not measured (disturbed; {eager.speedup.median:.2f}x seen)"
-    return f"{times(eager.speedup)}, {eager.finding}"
+        return f"not measured (disturbed; {eager.speedup.median:.2f}x seen){head_to_head(attempt)}"
+    return f"{times(eager.speedup)}, {eager.finding}{head_to_head(attempt)}"
+
+
+def head_to_head(attempt: Attempt) -> str:
+    """Describe how an attempt did against the best one before it, as an addition to a line; empty without a rival."""
+    found = attempt.head_to_head
+    return f"; against attempt {attempt.rival}: {found.in_words}" if found is not None else ""
 
 
 def line(attempt: Attempt) -> str:
     state = attempt_state(attempt)
-    said = attempt_detail(attempt) if attempt.unchanged is not None else detail(attempt.verdict)
+    if attempt.unchanged is not None:
+        said = attempt_detail(attempt)
+    else:
+        said = detail(attempt.verdict) + (head_to_head(attempt) if attempt.is_correct else "")
     return f"{attempt.index} {attempt.phase}: {state}: {said}"
 
 

@@ -125,7 +125,8 @@ class Process:
             self._freezer.close()
 
     def interrupt(self) -> None:
-        """Kill the process and leave the rest to `kill`: another thread may still read from its channel."""
+        """Send SIGKILL to the process, but do not reap it or close its channel, from which another thread may be
+        reading."""
         if self._status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

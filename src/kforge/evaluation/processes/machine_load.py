@@ -152,6 +152,30 @@ def own_seconds(pid: int) -> float | None:
         return None
 
 
+def seconds_by_thread(pid: int) -> dict[str, float]:
+    """Return the processor time of each living thread of a process in seconds; nothing where the kernel does not report
+    it."""
+    try:
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        return {each.name: int((each / "schedstat").read_text().split()[0]) / 1e9 for each in threads}
+    except (OSError, ValueError, IndexError):
+        return {}
+
+
+def critical_seconds(before: dict[str, float], after: dict[str, float], total: float) -> float:
+    """Return about how long a process that used `total` processor seconds would have worked with all processors for
+    itself: as long as its busiest thread.
+
+    Threads that have ended count as if they had worked one after another. Without a report of threads, all of the
+    process counts as one.
+    """
+    worked = [seconds - before.get(thread, 0.0) for thread, seconds in after.items()]
+    if not worked:
+        return total
+    ended = max(0.0, total - sum(worked))
+    return max(max(worked) + ended, total / host.threads())
+
+
 def queued_seconds() -> float:
     """Return the seconds that this thread has waited for a core since it began; 0 if the kernel does not report
     them."""

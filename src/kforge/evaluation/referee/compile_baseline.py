@@ -41,7 +41,8 @@ class CompileBaselines:
         known = self.known(instance)
         if known is None:
             known = self._measure(instance)
-            self._workers.measurements.put(known, *self._place(instance), lasting=known.is_lasting)
+            known = known.model_copy(update={"measured_at": time.time()})
+            self._workers.measurements.put(known, *self._place(instance), lasting=True)
         return known
 
     def build(self, instance: Instance) -> None:
@@ -62,7 +63,7 @@ class CompileBaselines:
     def known(self, instance: Instance) -> CompileBaseline | None:
         """Return the measurement from the cache; None if there is none."""
         return self._workers.measurements.get(
-            CompileBaseline, *self._place(instance), believe=lambda found: found.is_lasting
+            CompileBaseline, *self._place(instance), believe=lambda found: found.holds(time.time())
         )
 
     def _measure(self, instance: Instance) -> CompileBaseline:

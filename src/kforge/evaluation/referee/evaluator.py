@@ -22,8 +22,9 @@ from kforge.evaluation.constants import (
 )
 from kforge.evaluation.referee.compile_baseline import CompileBaselines
 from kforge.evaluation.referee.device_peaks import measured_peaks
+from kforge.evaluation.referee.head_to_head import HeadToHeadRun
 from kforge.evaluation.referee.pipeline import Pipeline
-from kforge.evaluation.referee.problem_lint import lint
+from kforge.evaluation.referee.problem_lint import lint, voids_speed
 from kforge.evaluation.referee.profiler_run import Ladder
 from kforge.evaluation.referee.sanitizer_run import SanitizerRun
 from kforge.evaluation.referee.workers import WorkerFactory
@@ -42,6 +43,7 @@ from kforge.profiling import digest, imported, roofline
 from kforge.records import (
     CompilationFailure,
     Evaluation,
+    HeadToHead,
     HotSpot,
     Peaks,
     Problem,
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kforge.evaluation.processes.worker_start import Workers
-    from kforge.evaluation.requests import BuildRequest, CandidateRequest
+    from kforge.evaluation.requests import BuildRequest, CandidateRequest, HeadToHeadRequest
     from kforge.evaluation.transport.options import RefereeSetup
 
 PROFILED_CALLS = 5
@@ -186,6 +188,14 @@ class Evaluator:
             kernels=export.kernels if export is not None else (),
             notes=[*notes, *([missing] if missing else [])],
         )
+
+    def head_to_head(self, case: HeadToHeadRequest) -> HeadToHead:
+        """Time two correct programs against each other."""
+        self.reference_watch.begin()
+        instance, _ = self._open(case.problem)
+        if (reason := voids_speed(self._findings) or self.workers.emulated) is not None:
+            return HeadToHead(finding="undecided", reason=reason)
+        return HeadToHeadRun(self.workers, instance, case.challenger, case.rival).run()
 
     def sanitize(self, case: CandidateRequest) -> Sanitization:
         """Run a few correctness cases under the platform's sanitizers, and return what they found."""

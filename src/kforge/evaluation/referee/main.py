@@ -120,7 +120,7 @@ def _answer(evaluator: Evaluator, request: Document) -> Document:
 
 def _dispatch(evaluator: Evaluator, request: Document) -> Record:
     """Call the evaluator's method for a request."""
-    from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness
+    from kforge.evaluation.requests import BuildRequest, CandidateRequest, DeviceName, Fitness, HeadToHeadRequest
     from kforge.records import Problem
 
     match request.topic:
@@ -130,6 +130,8 @@ def _dispatch(evaluator: Evaluator, request: Document) -> Record:
             return evaluator.build(BuildRequest.from_json(request.body))
         case "evaluate":
             return evaluator.evaluate(CandidateRequest.from_json(request.body))
+        case "head to head":
+            return evaluator.head_to_head(HeadToHeadRequest.from_json(request.body))
         case "profile":
             return evaluator.profile(CandidateRequest.from_json(request.body))
         case "sanitize":

@@ -33,6 +33,8 @@ class PairedSamples:
     candidate: list[float] = field(default_factory=list)
     foreign: list[float] = field(default_factory=list)
     """Share of the machine that other processes used around each pair."""
+    processor: list[tuple[float, float]] = field(default_factory=list)
+    """Processor seconds per call of the busiest thread of baseline and candidate, pair by pair; empty on a device."""
     paced: list[tuple[float, float]] = field(default_factory=list)
     """Seconds per call of baseline and candidate in each pair of paced blocks, with the cost of starting each call."""
     around: float = 0.0
@@ -154,14 +156,10 @@ class PairedSamples:
         clock rates that earlier work has lowered. A power limit that a program reaches by its own work is part of its
         speed, and only gives a label.
         """
-        if self._is_busy and not self.has_quiet_pairs:
+        if self.is_contended:
             return f"other processes used {self.busy:.0%} of the machine during timing"
-        if self.outside > constants.OUTSIDE_SHARE:
-            return f"the program used {self.outside:.0%} of the machine outside its timed calls"
-        if self.displaced > constants.DISPLACED_SHARE:
-            return f"the program did {self.displaced:.0%} of the baseline's timed work outside its timed calls"
-        if self.stocked:
-            return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had filled them in advance"
+        if self.unearned is not None:
+            return self.unearned
         alone = self.one_by_one
         unproven = self.proves_alone and alone is not None and alone.low <= 1.0
         if alone is not None and (unproven or (self.gains_by_batching and not self._wins_alone)):
@@ -169,6 +167,27 @@ class PairedSamples:
                 f"calls whose inputs come one by one are at {alone.median:.2f}x ({alone.low:.2f} to {alone.high:.2f}), "
                 f"those of a block at {self._in_blocks.median:.2f}x"
             )
+        return self.held_back
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether other processes used the machine, and too few pairs were timed without them."""
+        return self._is_busy and not self.has_quiet_pairs
+
+    @property
+    def unearned(self) -> str | None:
+        """Why the candidate may have done its work outside the timed calls; None where it did not."""
+        if self.outside > constants.OUTSIDE_SHARE:
+            return f"the program used {self.outside:.0%} of the machine outside its timed calls"
+        if self.displaced > constants.DISPLACED_SHARE:
+            return f"the program did {self.displaced:.0%} of the baseline's timed work outside its timed calls"
+        if self.stocked:
+            return f"its outputs lay in {self.stocked / 2**20:.0f} MiB of memory, as if it had filled them in advance"
+        return None
+
+    @property
+    def held_back(self) -> str | None:
+        """What slowed the device down, other than the work of the program; None where nothing did."""
         imposed = sorted({limit.reason for limit in self.limits if not limit.own})
         return f"the device was held back by {' and '.join(imposed)} during timing" if imposed else None
 

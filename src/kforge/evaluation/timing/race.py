@@ -96,6 +96,8 @@ class Race:
         self.traced_share = traced_share
         self._inputs = FreshInputs(draw, ahead=candidate.access.draws_ahead)
         self.handshake = 0.0
+        self._empty_critical = 0.0
+        """Processor seconds of the baseline's busiest thread in an empty block."""
         self._clocks = BlockClocks(device_clock=baseline.access.device_clock)
         self._untimed = UntimedWork(baseline, candidate)
         self.chance = secrets.SystemRandom()
@@ -217,11 +219,12 @@ class Race:
 
     def _measure_handshake(self) -> float:
         """Return the median seconds of an empty block: the cost of starting a block."""
-        times = []
+        taken = []
         for _ in range(constants.HANDSHAKES):
             self.baseline.block.prepare([])
-            times.append(self.baseline.block.run().seconds)
-        return plain.median(times)
+            taken.append(self.baseline.block.run())
+        self._empty_critical = plain.median(block.critical for block in taken)
+        return plain.median(block.seconds for block in taken)
 
     def _block_size(self, faster: float, slower: float) -> int:
         """Return the number of calls in a block, from the seconds per call of both sides.
@@ -246,11 +249,22 @@ class Race:
         blocks = {id(side): self._block(side, sets, options) for side in order}
         self._clocks.add(blocks[id(self.baseline)], blocks[id(self.candidate)])
         self._inputs.begin_next(self._inputs.together, samples.calls_per_block)
+        if not self.baseline.access.device_clock:
+            self._note_processor_time(samples, blocks[id(self.baseline)], blocks[id(self.candidate)])
         samples.baseline = [seconds / len(sets) for seconds in self._clocks.baseline_seconds()]
         samples.candidate = [seconds / len(sets) for seconds in self._clocks.candidate_seconds()]
         samples.around = self._clocks.around() / len(sets)
         if self.check is not None:
             self.check.look(sets)
+
+    def _note_processor_time(self, samples: PairedSamples, *blocks: Took) -> None:
+        """Record the processor seconds per call, less those of an empty block, which both sides have alike."""
+        calls = samples.calls_per_block
+        baseline, candidate = (
+            max(block.critical - self._empty_critical, constants.LEAST_OF_A_BLOCK * block.critical, 1e-9) / calls
+            for block in blocks
+        )
+        samples.processor.append((baseline, candidate))
 
     def _maybe_renew_weights(self) -> None:
         """Change the weights at random, so that a program can never know that it has seen the last weights."""

@@ -228,8 +228,7 @@ _READ: dict[Any, Callable[[Reader], Any]] = {
 
 @dataclass(frozen=True)
 class WireMessage:
-    """Base class of all messages. A subclass is registered under its `kind`, the number that identifies it in a
-    frame."""
+    """Base class of all messages. `kind` is the number that identifies a subclass in a frame."""
 
     kind: ClassVar[int]
     kinds: ClassVar[dict[int, type[WireMessage]]] = {}
@@ -277,8 +276,7 @@ def decode(kind: int, payload: bytes) -> WireMessage:
 
 @dataclass(frozen=True)
 class Attach(WireMessage, kind=1):
-    """Map a shared region of memory. Host memory comes as a file descriptor with this message, device memory as
-    `handle`."""
+    """Map a shared region: host memory by a file descriptor that comes with this message, device memory by `handle`."""
 
     region: str
     size: int
@@ -312,8 +310,7 @@ class Construct(WireMessage, kind=3):
     compile_mode: str
     """Mode of `torch.compile` for a compiled baseline; empty: do not compile."""
     hasty: bool = False
-    """Whether `torch.compile` should assume what the host's compiler can do instead of testing it
-    (`baselines.HASTE`)."""
+    """Whether `torch.compile` should assume what the host's compiler can do (`baselines.HASTE`)."""
 
 
 @dataclass(frozen=True)
@@ -343,8 +340,7 @@ class Prepare(WireMessage, kind=6):
     state: Tree = ()
     """Names of buffers and parameters that the reference updates. The answer to `Go` has their addresses."""
     keep: Tree = ()
-    """Pairs of a slot and the number of a call of the previous block. The worker must keep that call's outputs
-    unchanged in the slot."""
+    """Pairs of a slot and a call's number in the previous block, whose outputs the worker must keep in the slot."""
 
 
 @dataclass(frozen=True)
@@ -378,8 +374,8 @@ class RecordProfile(WireMessage, kind=10):
 
 @dataclass(frozen=True)
 class Sanitize(WireMessage, kind=20):
-    """Tells a worker that it runs under a sanitizer: it copies inputs to the heap, and builds with these flags in its
-    own folder."""
+    """Tells a worker that it runs under a sanitizer: copy inputs to the heap, and build with these flags in
+    `builds`."""
 
     builds: str
     flags: Tree
@@ -397,8 +393,7 @@ class CountedCalls(WireMessage, kind=21):
 
 @dataclass(frozen=True)
 class Plant(WireMessage, kind=22):
-    """Commit an error on purpose that the sanitizer must report. If it does not, its silence about the program proves
-    nothing."""
+    """Commit an error on purpose. If the sanitizer does not report it, its silence about the program proves nothing."""
 
     error: str
 
@@ -453,8 +448,7 @@ class Done(WireMessage, kind=67):
     state: Tree = None
     """Addresses of the buffers and parameters that `Prepare` named."""
     around: int = 0
-    """Nanoseconds that the worker's own code took before and after the calls of the previous `Go`; may be a lie,
-    too."""
+    """Nanoseconds of the worker's own code before and after the calls of the previous `Go`; may be a lie, too."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kforge.errors import ChannelError, EvaluationError
 from kforge.evaluation.constants import BUSY_LOOKS, CALL_DEADLINES, START_DEADLINE
-from kforge.evaluation.processes.machine_load import Helpers, own_seconds
+from kforge.evaluation.processes.machine_load import Helpers, critical_seconds, own_seconds, seconds_by_thread
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import SideDied, SideTimedOut
 from kforge.evaluation.worker_client.failures import as_verdict
@@ -62,6 +62,8 @@ class Took(NamedTuple):
     """Seconds by the worker's own clock or its device's, as the worker reports them."""
     around: float = 0.0
     """Seconds of the worker's own code around the calls of the previous timed order, as the worker reports them."""
+    critical: float = 0.0
+    """Processor seconds of its busiest thread: what other processes use of the machine is no part of them."""
 
 
 class Orders:
@@ -224,6 +226,7 @@ class Orders:
         spread = self._process.spread(aside=self._access.spins) if timed else None
         self._access.settle()
         before = self._worked() if timed else None
+        threads = seconds_by_thread(self._process.pid) if timed else {}
         start = time.perf_counter_ns()
         if timed:
             # before anything runs: a thread that sees the inputs must not be ahead of the one that waits for the order
@@ -248,8 +251,15 @@ class Orders:
             end = self._access.finish(deadline, brief=brief)
             self.late_blocks += end.late
             claimed, around = (answer.nanoseconds, answer.around) if isinstance(answer, wire.Done) else (0, 0)
-            self._account(before, (held - start) / 1e9)
-            self.took = Took((end.nanoseconds - start) / 1e9, (held - answered) / 1e9, claimed / 1e9, around / 1e9)
+            self.took = Took(
+                (end.nanoseconds - start) / 1e9,
+                (held - answered) / 1e9,
+                claimed / 1e9,
+                around / 1e9,
+                critical_seconds(
+                    threads, seconds_by_thread(self._process.pid), self._account(before, (held - start) / 1e9)
+                ),
+            )
         return answer
 
     def _worked(self) -> tuple[float | None, Helpers]:
@@ -260,15 +270,17 @@ class Orders:
         helpers = Helpers({}, 0.0) if self._trusted else Helpers.take(self._process.pid)
         return own_seconds(self._process.pid), helpers
 
-    def _account(self, before: tuple[float | None, Helpers], seconds: float) -> None:
-        """Add the processor time of a timed order to the totals. `before` is from `_worked`, `seconds` the order's
-        duration."""
-        (own, helpers), (worked, helped) = before, self._worked()
-        self.worked += worked - own if own is not None and worked is not None else seconds * host.threads()
+    def _account(self, before: tuple[float | None, Helpers], seconds: float) -> float:
+        """Add the processor time of a timed order to the totals, and return that of the process. `before` is from
+        `_worked`, `seconds` the order's duration."""
+        (own, helpers), (now, helped) = before, self._worked()
+        worked = now - own if own is not None and now is not None else seconds * host.threads()
+        self.worked += worked
         self.helped += helped.of_living(helpers)
         self.helped_outside += 0.0 if self._last is None else helpers.of_all(self._last)
         self.has_helpers |= bool(self._process.helpers)
         self._last = helped
+        return worked
 
     def _hold(self) -> None:
         try:

@@ -1,0 +1,142 @@
+"""Times two correct programs against each other, in fresh processes, until it is known which one is faster. (torch)
+
+Both programs get the guards that a candidate has against eager: outputs of timed calls are checked, inputs are new,
+and neither works outside its timed calls. What would be said of a speedup over eager does not follow from this session;
+it only decides which of two programs is the better one.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.errors import ProblemError
+from kforge.evaluation.constants import CONTENDED_PATIENCE, MOST_SITTINGS
+from kforge.evaluation.correctness.check import CorrectnessCheck
+from kforge.evaluation.stages import WORDS
+from kforge.evaluation.static_check import ENTRY
+from kforge.evaluation.timing.block_check import BlockCheck
+from kforge.evaluation.timing.legs import Leg, Legs
+from kforge.evaluation.timing.race import Duration, Race
+from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.records import HeadToHead, times
+
+if TYPE_CHECKING:
+    from kforge.evaluation.referee.workers import WorkerFactory
+    from kforge.evaluation.timing.pairs import PairedSamples
+    from kforge.problems.instance import Instance
+    from kforge.records import Candidate
+
+
+@dataclass(frozen=True)
+class Side:
+    """One program, loaded in a worker, with what judges its outputs."""
+
+    client: WorkerClient
+    check: CorrectnessCheck
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether it keeps its weights as the reference does, so that they can be given to it."""
+        return not self.check.handover.repacked
+
+
+class RivalCheck(BlockCheck):
+    """Like `BlockCheck`, where the baseline is a program as well, which may keep its weights in another form."""
+
+    def __init__(self, candidate: Side, rival: Side) -> None:
+        super().__init__(candidate.check, rival.client, candidate.client)
+        self._takes_weights = candidate.takes_weights and rival.takes_weights
+
+    def renew_weights(self) -> None:
+        if self._takes_weights:
+            super().renew_weights()
+
+
+class HeadToHeadRun:
+    """One session of two programs."""
+
+    def __init__(self, workers: WorkerFactory, instance: Instance, challenger: Candidate, rival: Candidate) -> None:
+        self._workers = workers
+        self._instance = instance
+        self._programs = challenger, rival
+        self._legs = Legs()
+        self._begin = time.monotonic()
+
+    def run(self) -> HeadToHead:
+        """Return the finding. A program that fails meanwhile leaves it undecided: an evaluation says what is wrong."""
+        while self._legs.sittings < MOST_SITTINGS:
+            try:
+                self._sit()
+            except (Fault, ProblemError) as error:
+                reason = f"a program failed while the two were timed: {error}"
+                return HeadToHead(finding="undecided", spent=self._spent, reason=reason)
+            found = self._legs.standing(self._luck, spent=self._spent)
+            longest = self._workers.setup.timing_cap * (CONTENDED_PATIENCE if found.reason else 1.0)
+            if self._legs.is_settled(self._luck) or self._spent > longest:
+                return found
+            if found.speedup is not None:
+                why = f", {found.reason}" if found.reason else ""
+                progress = f"{self._spent:.0f} s of at most {longest:.0f} s, {times(found.speedup)} so far{why}"
+                self._workers.say(f"{WORDS['head to head']}: {progress}")
+        return self._legs.standing(self._luck, spent=self._spent)
+
+    @property
+    def _spent(self) -> float:
+        return round(time.monotonic() - self._begin, 3)
+
+    @property
+    def _luck(self) -> float:
+        seconds = self._legs.legs[0].samples.candidate_seconds().median if self._legs.legs else 1.0
+        return self._workers.adapter.process_luck(seconds)
+
+    def _sit(self) -> None:
+        """Time both programs in fresh processes, each in both roles."""
+        self._workers.say(WORDS["head to head"])
+        challenger, rival = self._programs
+        with (
+            closing(self._workers.worker(challenger.digest)) as first,
+            closing(self._workers.worker(rival.digest)) as second,
+        ):
+            sides = self._ready(first, challenger), self._ready(second, rival)
+            order = [True, False]
+            secrets.SystemRandom().shuffle(order)
+            for leads in order:
+                candidate, baseline = sides if leads else sides[::-1]
+                self._legs.legs.append(Leg(self._race(candidate, baseline), challenger_leads=leads))
+        self._legs.sittings += 1
+
+    def _ready(self, client: WorkerClient, program: Candidate) -> Side:
+        """Load a program and judge it on one case, so that what is timed is right."""
+        client.load(program.source, "candidate.py", ENTRY)
+        check = CorrectnessCheck(
+            self._instance,
+            client,
+            secret=secrets.token_hex(16),
+            precision=self._workers.setup.precision,
+            cut=self._workers.memory_plan.cut,
+        )
+        check.sample((), 0.0)
+        check.source.odd_rows = None  # the reference may fail for some
+        return Side(client, check)
+
+    def _race(self, candidate: Side, baseline: Side) -> PairedSamples:
+        # with the same weights the baseline's outputs show whether the candidate's can be right; the candidate may
+        # still have those of the leg before
+        for side in (candidate, baseline):
+            if side.takes_weights:
+                side.client.set_state(candidate.check.reference.state())
+        # longer from sitting to sitting: what starting processes costs must not be most of it
+        seconds = self._workers.setup.timing_seconds / 2 * 2**self._legs.sittings
+        return Race(
+            baseline.client,
+            candidate.client,
+            draw=candidate.check.source.timed,
+            output_bytes=self._workers.output_bytes,
+            check=RivalCheck(candidate, baseline),
+            limits=self._workers.adapter.limits,
+            duration=Duration(seconds=seconds, longest=seconds),
+        ).run()
