@@ -513,3 +513,10 @@ def test_components_that_are_well_determined_are_judged_beside_others(tmp_path: 
     assert is_right(output)
     for wrong in (0.0, 0.1, 1e3, 1e6):
         assert not is_right(torch.full_like(output, wrong))
+
+
+@pytest.mark.parametrize("body", ["torch.linalg.det(x)", "torch.linalg.det(x).sum()"])
+def test_one_number_for_a_singular_matrix_has_a_limit(tmp_path: Path, body: str) -> None:
+    reference = reference_of(tmp_path, body, "torch.ones(8, 16, 16) + 1e-7 * torch.randn(8, 16, 16)")
+    truth = reference.truth(reference.instance.inputs(1))
+    assert excused(reference, truth, torch.full_like(truth.own, 1e6), "strict", local=True) is None

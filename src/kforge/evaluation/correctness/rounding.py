@@ -334,6 +334,7 @@ def _least_of_slices(most: torch.Tensor, count: int) -> torch.Tensor:
     inner = most.shape
     while inner and math.prod(inner) * count > most.numel():
         inner = inner[1:]
+    inner = inner or torch.Size((1,))  # one number for each matrix, such as a determinant
     groups = most.reshape(count, *inner)
     least = groups.flatten(1).amax(dim=1).reshape(count, *[1] * len(inner)).expand(groups.shape)
     for dim in range(1, groups.dim()):
