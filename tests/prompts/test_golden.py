@@ -116,10 +116,11 @@ def tried(outcome: str = "0.93x of the program's speed"):
     return [SimpleNamespace(recommendation=RECOMMENDATION, outcome=outcome)]
 
 
-def correct(speedup: float = 2.5) -> Correct:
+def correct(speedup: float = 2.5, doubt: str | None = None) -> Correct:
     interval = Interval(median=speedup, low=speedup - 0.1, high=speedup + 0.1)
     comparisons = tuple(
-        Comparison(baseline=name, identity="torch", seconds=1e-3, speedup=interval) for name in ("eager", "compile")
+        Comparison(baseline=name, identity="torch", seconds=1e-3, speedup=interval, doubt=doubt)
+        for name in ("eager", "compile")
     )
     seconds = Interval(median=1e-3 / speedup, low=1e-4, high=1e-2)
     return Correct(
@@ -163,13 +164,13 @@ def repair(name: str, **facts):
     return render("repair", problem=PROBLEM, **{**given, **facts})
 
 
-def optimize(speedup: float = 2.5, reference=NO_REFERENCE, trials=()):
+def optimize(speedup: float = 2.5, reference=NO_REFERENCE, trials=(), doubt: str | None = None):
     return render(
         "optimize",
         problem=PROBLEM,
         workload=workload(),
         candidate=CANDIDATE,
-        verdict=correct(speedup),
+        verdict=correct(speedup, doubt),
         recommendation=RECOMMENDATION,
         tried=trials,
         **reference,
@@ -273,6 +274,7 @@ OTHERWISE_MEASURED = {
         lambda: repair("rejected", verdict=Rejected(rule="constant-output", reason="in other words")),
     ),
     "optimize": (lambda: optimize(1.5), lambda: optimize(0.7)),
+    "doubt": (optimize, lambda: optimize(doubt="other processes used 90% of the machine during timing")),
     "analyze": (lambda: analyze("fast"), lambda: analyze("slow, and ``` in a name")),
     "tried": (lambda: analyze(trials=tried("died")), lambda: analyze(trials=tried("0.99x"))),
 }
@@ -300,3 +302,9 @@ def test_what_was_not_measured_changes_the_fingerprint():
         optimize(trials=tried() * 2),
     ]
     assert len({prompt.fingerprint for prompt in prompts}) == len(prompts)
+
+
+def test_an_agent_is_told_that_other_processes_disturbed_a_measurement():
+    told = optimize(doubt="other processes used 90% of the machine during timing").text
+    assert told.count("It is in doubt: other processes used 90% of the machine during timing.") == 2
+    assert "in doubt" not in optimize().text

@@ -159,6 +159,7 @@ def test_a_coding_agent_by_http(problems: Path, clean_environment: dict[str, str
     [
         (("--http", "--host", "0.0.0.0"), "only this machine may connect"),
         (("--http", "--host", "kforge.example"), "only this machine may connect"),
+        (("--http", "--host", "127.0.0.2"), "only this machine may connect"),
         (("--json",), "--json is for --http"),
         (("--problems", "no/such/folder"), "no/such/folder"),
         (("-p", "nothing"), "nothing"),

@@ -63,9 +63,10 @@ perturbed inputs to find out."""
 SHAKES, SHAKEN_UNITS = 8, 4.0
 """SHAKES: number of runs of torch on perturbed inputs, to see whether rounding explains an error. SHAKEN_UNITS: largest
 perturbation of an input element, in units in the last place."""
-SINGULAR = 0.05
-"""If the solution of linear equations changes by this relative error for slightly perturbed inputs, the matrix counts
-as singular, and every solution is accepted. A problem with only singular matrices has the label `constant_passes`."""
+SINGULAR, SINGULAR_FACTOR = 0.05, 64.0
+"""SINGULAR: if the solution of linear equations changes by this relative error for slightly perturbed inputs, the
+matrix counts as singular. SINGULAR_FACTOR: solutions of such a matrix may be off by this factor more than they change.
+A problem with only singular matrices has the label `constant_passes`."""
 FLIPPED_SHARE = 1e-4
 """Largest share of different output indices that rounding might explain (one index is always allowed). Up to this
 share, torch is run again on perturbed inputs to find out."""

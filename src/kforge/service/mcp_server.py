@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from kforge import __version__, documents, platforms
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 CLIENT = "mcp"
 """What the runs of this server name as their model."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""The hosts that may be served. For these the SDK refuses requests of web pages (DNS rebinding)."""
 LARGEST_REQUEST = 4 * 2**20
 """Bytes of an HTTP request."""
 INSTRUCTIONS = """\
@@ -110,7 +111,7 @@ def serve(
         return
     host, port = address
     must_be_loopback(host)
-    ready(f"http://{host}:{port}/mcp")
+    ready(f"{url_of(host, port)}/mcp")
     made.run("streamable-http", host=host, port=port, max_request_body_size=LARGEST_REQUEST)
 
 
@@ -124,12 +125,12 @@ def check_installed() -> None:
 
 def must_be_loopback(host: str) -> None:
     """Raise InputError for an address that other machines can reach: a server of kforge has no login."""
-    try:
-        is_own = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_own = False
-    if not is_own:
+    if host not in LOOPBACK:
         raise InputError(f"--host {host}: only this machine may connect, since nobody logs in; use an SSH tunnel to it")
+
+
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _told_in_one_line(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:

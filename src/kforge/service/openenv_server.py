@@ -18,7 +18,7 @@ from kforge.errors import InputError, KforgeError
 from kforge.records import as_json
 from kforge.service.episodes import Episode, EpisodeState, KernelAction
 from kforge.service.evaluations import LARGEST_SOURCE
-from kforge.service.mcp_server import must_be_loopback
+from kforge.service.mcp_server import must_be_loopback, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def serve(service: EvaluationService, steps: int, *, address: tuple[str, int], r
     import uvicorn
 
     made = application(service, steps)
-    ready(f"http://{host}:{port}")
+    ready(url_of(host, port))
     uvicorn.run(made, host=host, port=port, log_level="warning", ws_max_size=LARGEST_MESSAGE)
 
 

@@ -243,3 +243,8 @@ def test_the_smallest_number_of_a_dtype_is_that_of_the_dtype_it_runs_at() -> Non
     assert torch.equal(narrowed[::2, 3], own[::2, 3].double())
     assert narrowed[5, 5] == 1e60, "torch overflows there, and that says nothing"
     assert torch.equal(narrowed[1::2, :5], exact[1::2, :5])
+
+
+@pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan")])
+def test_nothing_finite_is_surely_like_a_number_that_is_not(odd: float) -> None:
+    assert not surely_alike([torch.tensor([odd, 1.0])], [torch.tensor([0.0, 1.0])], "strict")

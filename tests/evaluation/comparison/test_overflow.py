@@ -15,6 +15,7 @@ from kforge.evaluation.comparison.overflow import (
     unjudged,
     where_finite,
 )
+from kforge.problems.tensors import same
 
 BEYOND = Truth(torch.tensor([1e40], dtype=torch.float64), torch.tensor([math.inf]))
 
@@ -115,3 +116,11 @@ def test_only_what_neither_has_a_number_for_is_taken_from_torch() -> None:
     output = torch.tensor([2.0, 88.0, 99.0, 3.0, 4.0])
     assert str(where_finite(truth, output)) == str(torch.tensor([2.0, math.inf, math.nan, 3.0, 4.0]))
     assert where_finite(truth, "no tensor") == "no tensor"
+
+
+def test_numbers_that_must_stay_are_kept_where_nothing_is_finite() -> None:
+    truth = Truth(torch.tensor([math.nan, math.nan, 1.0]).double(), torch.tensor([math.nan, math.nan, 1.0]))
+    output = torch.tensor([5.0, 6.0, 1.0])
+    assert same(where_finite(truth, output), truth.own)
+    kept = [torch.tensor([False, True, False])]
+    assert same(where_finite(truth, output, kept), torch.tensor([math.nan, 6.0, 1.0]))

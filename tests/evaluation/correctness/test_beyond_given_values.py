@@ -9,7 +9,15 @@ import torch
 
 from kforge import problems
 from kforge.evaluation.comparison.comparison import Truth, compare
-from kforge.evaluation.correctness.beyond_given_values import is_in_proportion, is_sound, limits_cross, looks_up
+from kforge.evaluation.correctness.beyond_given_values import (
+    GROSS,
+    is_in_proportion,
+    is_sound,
+    limits_cross,
+    looks_up,
+    spared_where_unreliable,
+    unreliable,
+)
 from kforge.evaluation.reference.reference import Reference
 from kforge.problems.instance import instantiate
 from kforge.records import Mismatch
@@ -130,3 +138,26 @@ def test_minute_inputs_are_compared_beside_others_as_given(tmp_path: Path, body:
 def test_a_lower_limit_above_the_upper_one_is_seen(tmp_path: Path, body: str, cross: bool) -> None:
     reference = reference_of(tmp_path, body)
     assert limits_cross(reference, reference.instance.inputs(1)) is cross
+
+
+HASHED = "(x * 1.0 + torch.nn.functional.elu(x), torch.frac(torch.sin(x * 12.9898) * 43758.5453))"
+QUANTISED = "torch.round(torch.nn.functional.elu(x) * (127 / x.abs().max())).to(torch.int8)"
+
+
+@pytest.mark.parametrize(("body", "scale"), [(HASHED, 2.0**10), (QUANTISED, 2.0**3)])
+def test_one_unreliable_part_excuses_no_other_part(tmp_path: Path, body: str, scale: float) -> None:
+    reference = reference_of(tmp_path, body)
+    inputs = [torch.randn(512, 256, generator=torch.Generator().manual_seed(5)) * scale]
+    inputs[0][0, :4] = (torch.arange(4) + 0.5) * inputs[0].abs().max() / 127  # these are between two integers
+    truth = reference.truth(inputs)
+    counts = unreliable(reference, truth, "strict")
+    assert any(counts)
+
+    def is_right(output: object) -> bool:
+        spared = spared_where_unreliable(reference, truth, output, counts)
+        return not isinstance(compare(truth, spared, GROSS, ""), Mismatch)
+
+    moved = reference.own_result([inputs[0] * (1 + 1e-7)])
+    assert is_right(moved)
+    wrong = reference_of(tmp_path, body.replace("torch.nn.functional.elu(x)", "x")).own_result(inputs)
+    assert not is_right(wrong)

@@ -154,3 +154,10 @@ def test_a_mask_of_zeros_and_infinities_gets_other_densities(tmp_path: Path) -> 
     (case,) = list(source.draw(0, "moved_zeros"))[:1]
     assert int(case.inputs[1].isfinite().sum(1).max()) > 2
     assert torch.equal(case.inputs[0], source.instance.inputs(0)[0]) is False
+
+
+@pytest.mark.parametrize(
+    ("more", "labelled"), [("torch.randperm(64)[:32]", True), ("torch.randint(0, 8, (32,))", False)]
+)
+def test_integers_that_are_never_equal_are_labelled(tmp_path: Path, more: str, labelled: bool) -> None:
+    assert ("distinct_integers" in labels_of(tmp_path, more, "return x + more[0].sum()")) is labelled

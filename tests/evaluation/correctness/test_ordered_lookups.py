@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from kforge.evaluation.comparison.comparison import Truth
 from kforge.evaluation.correctness.ordered_lookups import OrderedLookups
 
 EDGES, SHUFFLED = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 1.0, 3.0])
@@ -57,3 +58,19 @@ def test_other_modules_are_defined_for_any_order(model: nn.Module) -> None:
 
 def test_a_module_that_searches_unsorted_numbers_as_given_excuses_nothing() -> None:
     assert not lookups(Searches(), SHUFFLED).are_undefined([SHUFFLED])
+
+
+class SearchesAndSums(nn.Module):
+    def forward(self, edges: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.searchsorted(edges, torch.tensor([0.5, 2.5])), edges.sin()
+
+
+def test_what_depends_on_no_lookup_is_judged() -> None:
+    model = SearchesAndSums()
+    truth = Truth(model(SHUFFLED), model(SHUFFLED), [SHUFFLED])
+    found = lookups(model, EDGES)
+    output = found.spared(truth, (torch.tensor([7, 7]), SHUFFLED.cos()))
+    assert output is not None
+    assert torch.equal(output[0], truth.own[0])
+    assert torch.equal(output[1], SHUFFLED.cos())
+    assert found.spared(Truth(model(EDGES), model(EDGES), [EDGES]), output) is None

@@ -472,3 +472,51 @@ def test_a_direction_of_a_solution_depends_on_it(tmp_path: Path, after: str) -> 
     output = torch.nn.functional.normalize(output, dim=0) if after else output
     right = isinstance(compare(truth, output, "strict", ""), Agreement)
     assert right or excused(reference, truth, output, "strict") == "ill_conditioned"
+
+
+def reference_of(folder: Path, body: str, inputs: str) -> Reference:
+    source = (
+        "import torch\nfrom torch import nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+        f"        return {body}\n\ndef get_inputs():\n    return [{inputs}]\n\ndef get_init_inputs():\n    return []\n"
+    )
+    (folder / "problem.py").write_text(source)
+    return Reference(instantiate(problems.load(folder / "problem.py")), 0)
+
+
+def test_an_element_that_rounding_explains_hides_no_wrong_part(tmp_path: Path) -> None:
+    body = "torch.cat([torch.sin(1e5 * x[:, :4]), 0.02 * torch.lgamma(x + 1)], -1)"
+    reference = reference_of(tmp_path, body, "torch.rand(256, 64)")
+    inputs = reference.instance.inputs(1)
+    truth = reference.truth(inputs)
+    steep = int((torch.cos(1e5 * inputs[0][:, 0]).abs() * inputs[0][:, 0]).argmax())
+    output = truth.own.clone()
+    output[steep, 0] -= 0.045 * output[steep, 0].sign()
+    assert isinstance(compare(truth, output, "strict", ""), Mismatch)
+    assert excused(reference, truth, output, "strict", local=True) == "ill_conditioned"
+    output[:, 4:] = 0
+    assert excused(reference, truth, output, "strict", local=True) is None
+
+
+def test_components_that_are_well_determined_are_judged_beside_others(tmp_path: Path) -> None:
+    """Six samples determine six of sixteen directions; every rotation of the others is as good."""
+    body = "torch.linalg.eigh(x.mT @ x).eigenvectors.square()"
+    reference = reference_of(tmp_path, body, "torch.randn(8, 6, 16)")
+    inputs = reference.instance.inputs(1)
+    truth = reference.truth(inputs)
+    _, _, rotated = torch.linalg.svd(inputs[0])
+    output = rotated.mT.flip(-1).square()
+
+    def is_right(output: torch.Tensor) -> bool:
+        within = isinstance(compare(truth, output, "strict", "", local=True), Agreement)
+        return within or excused(reference, truth, output, "strict", local=True) is not None
+
+    assert is_right(output)
+    for wrong in (0.0, 0.1, 1e3, 1e6):
+        assert not is_right(torch.full_like(output, wrong))
+
+
+@pytest.mark.parametrize("body", ["torch.linalg.det(x)", "torch.linalg.det(x).sum()"])
+def test_one_number_for_a_singular_matrix_has_a_limit(tmp_path: Path, body: str) -> None:
+    reference = reference_of(tmp_path, body, "torch.ones(8, 16, 16) + 1e-7 * torch.randn(8, 16, 16)")
+    truth = reference.truth(reference.instance.inputs(1))
+    assert excused(reference, truth, torch.full_like(truth.own, 1e6), "strict", local=True) is None

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import torch
 
 from kforge import platforms
 from kforge.evaluation.comparison.comparison import compare
+from kforge.evaluation.large_problems.pieces import Cut
 from kforge.evaluation.large_problems.piecewise import Pieces
 from kforge.evaluation.large_problems.plan import IN_PART, IN_PIECES, MemoryPlan
 from kforge.evaluation.reference.reference import Reference
 from kforge.problems.instance import Instance, instantiate
 from kforge.records import Mismatch, Problem
-
-if TYPE_CHECKING:
-    from kforge.evaluation.large_problems.pieces import Cut
 
 SLOW = """
 import time
@@ -104,3 +100,16 @@ def test_samples_that_a_tiny_weight_couples_are_not_cut(made: str) -> None:
     """LayerScale begins at 1e-6, and ReZero at zero: later weights show that samples depend on each other."""
     memory_plan, _ = planned(COUPLED.format(made=made))
     assert memory_plan.cut is None
+
+
+@pytest.mark.parametrize(("wrong", "kinds"), [(None, []), ("shape", ["shape"]), ("kind", ["structure"])])
+def test_a_named_tuple_is_judged_in_pieces(wrong: str | None, kinds: list[str]) -> None:
+    """A program's named tuple arrives as a tuple."""
+    source = QUICK.replace("torch.relu(x) + 1", "torch.sort(x, -1)")
+    instance = instantiate(Problem(name="sort", source=source))
+    inputs = torch.randn(64, 8)
+    values, indices = torch.sort(inputs, -1)
+    output = {None: (values, indices), "shape": (values[:, :4], indices), "kind": [values, indices]}[wrong]
+    pieces = Pieces(Reference(instance, 0), Cut(0, 64, only_first=False).into(4), [inputs])
+    found = [compare(truth, part, "strict", "") for truth, part in pieces.against(output)]
+    assert [each.kind for each in found if isinstance(each, Mismatch)] == kinds

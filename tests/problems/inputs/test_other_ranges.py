@@ -112,3 +112,14 @@ def test_expanded_rows_and_windows_lose_their_signs_too() -> None:
             (fresh,) = varied(draw, "outside #0", number)
             assert bool((fresh >= 0).all())
             assert fresh.stride() == draw()[0].stride()
+
+
+def test_a_single_number_goes_over_one_and_elsewhere() -> None:
+    def draw() -> list[torch.Tensor]:
+        return [torch.randn(8, 8), torch.rand(())]
+
+    assert other_ranges.OVER_ONE in other_ranges.names(structure_of(draw))
+    over = [varied(draw, other_ranges.OVER_ONE, seed=seed)[1] for seed in range(8)]
+    assert sum(float(each) > 1 for each in over) >= 6
+    outside = [varied(draw, "outside #0", seed=seed)[1] for seed in range(8)]
+    assert any(float(each) < 0 for each in outside)

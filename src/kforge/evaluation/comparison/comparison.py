@@ -396,9 +396,11 @@ def _surely_close(floors: Mapping[str, float], one: Any, other: Any) -> bool:
 
 
 def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
-    """Return whether every element differs from the other one by at most this share of itself. False if one is NaN."""
+    """Return whether every element differs from the other one by at most this share of itself. False if one is not
+    finite."""
+    most = torch.finfo(one.dtype).max  # the difference of an infinity is not within a share of it
     return all(
-        bool((torch.sub(ours, theirs).abs_() <= ours.abs().clamp_(min=LEAST_SCALE).mul_(share)).all())
+        bool((torch.sub(ours, theirs).abs_() <= ours.abs().clamp_(min=LEAST_SCALE, max=most).mul_(share)).all())
         for ours, theirs in _pieces(one, other)
     )
 

@@ -60,12 +60,13 @@ def spared(truth: Truth, output: Any, precision: str) -> Any:
     return pytree.tree_unflatten(leaves, form)
 
 
-def where_finite(truth: Truth, output: Any) -> Any:
+def where_finite(truth: Truth, output: Any, kept: list[Any] | None = None) -> Any:
     """Return the output with torch's own numbers wherever neither torch's result nor the double-precision one is
     finite.
 
     A reference may overflow because of the way in which it computes (the logarithm of a sum of exponentials). A program
-    that computes in a stable way has a result there, and must not fail for it.
+    that computes in a stable way has a result there, and must not fail for it. `kept` has a mask for each leaf of the
+    output, or None: there the output stays as it is.
     """
     leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
     exact, own = (pytree.tree_leaves(each) for each in (truth.exact, truth.own))
@@ -74,6 +75,8 @@ def where_finite(truth: Truth, output: Any) -> Any:
     for place, ours in enumerate(own):
         if isinstance(ours, torch.Tensor) and ours.is_floating_point() and _is_like(ours, leaves[place]):
             nowhere = ~(ours.isfinite() | exact[place].isfinite())
+            if kept is not None and kept[place] is not None:
+                nowhere &= ~kept[place]
             leaves[place] = torch.where(nowhere, ours, leaves[place])
     return pytree.tree_unflatten(leaves, form)
 

@@ -11,7 +11,6 @@ there the result must be proportional to the result for larger inputs.
 from __future__ import annotations
 
 import copy
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from kforge.errors import ProblemError
-from kforge.evaluation.comparison.comparison import Truth, compare, element_errors
+from kforge.evaluation.comparison.comparison import Truth, compare, element_errors, ordered_like
 from kforge.evaluation.constants import FLOORS
 from kforge.evaluation.correctness.perturbation import shaken
 from kforge.evaluation.reference.reference import in_double
@@ -42,6 +41,8 @@ SURE_UNITS, STEADY_UNITS = 8.0, 32.0
 inputs themselves, STEADY_UNITS on perturbed ones. A few operations in bfloat16 have an error above its floor."""
 MOVES = 2
 """Number of perturbed copies of the inputs on which the reference is run, to see whether it is reliable."""
+ROOM, FEW = 8, 16
+"""A program may be off in ROOM times as many elements of a tensor as torch, and in FEW, where torch is unreliable."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
 """Very small inputs are compared with inputs that are LARGER times as large. The result must be larger by that factor,
 or by its square, or be the same. It may differ from that by OUT_OF_PROPORTION of its scale."""
@@ -56,19 +57,43 @@ CLAMPS = ("clamp", "clamp_", "clip", "clip_")
 
 def is_sound(reference: Reference, truth: Truth, precision: str) -> bool:
     """Return whether the reference is reliable on these inputs, so that a program that is far off is wrong."""
+    return not any(unreliable(reference, truth, precision))
+
+
+def unreliable(reference: Reference, truth: Truth, precision: str) -> list[int]:
+    """Return for each leaf of the output how many elements are unreliable.
+
+    That is the largest number of elements that are off in torch's own result, or in its results for perturbed inputs.
+    """
     inside = reference.half_inside
-    if not _near(truth, truth.own, precision, SURE_UNITS, inside):
-        return False
+    most = _off_by_leaf(truth, truth.own, precision, SURE_UNITS, inside)
     if reference.seed is not None or reference.has_history:  # another call would give another result
-        return True
+        return most
     model = copy.deepcopy(reference.model)
     try:
-        return all(
-            _near(truth, reference.own_result(shaken(truth.inputs, seed), model), STEADY, STEADY_UNITS, inside)
-            for seed in range(MOVES)
-        )
+        for seed in range(MOVES):
+            result = reference.own_result(shaken(truth.inputs, seed), model)
+            most = list(map(max, most, _off_by_leaf(truth, result, STEADY, STEADY_UNITS, inside)))
     except ProblemError:
-        return False
+        return [_size(leaf) for leaf in pytree.tree_leaves(truth.exact)]
+    return most
+
+
+def spared_where_unreliable(reference: Reference, truth: Truth, output: Any, counts: list[int]) -> Any:
+    """Return the output with the right tensors in place of those that are off in few enough elements.
+
+    That is ROOM times the number in `counts` (see `unreliable`), and at least FEW. Where no element is unreliable, the
+    tensor stays.
+    """
+    leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
+    own = pytree.tree_leaves(truth.own)
+    off = _off_by_leaf(truth, output, GROSS, STEADY_UNITS, reference.half_inside)
+    if len(leaves) != len(own):
+        return truth.own if any(counts) else output
+    for index, (count, wrong) in enumerate(zip(counts, off, strict=True)):
+        if count and wrong <= max(FEW, ROOM * count):
+            leaves[index] = own[index]
+    return pytree.tree_unflatten(leaves, form)
 
 
 def is_in_proportion(reference: Reference, truth: Truth) -> bool:
@@ -101,29 +126,42 @@ def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:
     return any(each <= OUT_OF_PROPORTION * scale for each in apart)
 
 
-def _near(truth: Truth, result: Any, precision: str, units: float, inside: torch.dtype | None) -> bool:
-    """Return whether a result agrees with the right one within the floor, or within `units` units in the last place.
+def _off_by_leaf(truth: Truth, result: Any, precision: str, units: float, inside: torch.dtype | None) -> list[int]:
+    """Return for each leaf how many elements are off by more than the floor, and by more than `units` units in the last
+    place.
 
-    The units are of the dtype `inside`, to which the reference rounds internally, if it is given.
+    The units are of the dtype `inside`, to which the reference rounds internally, if it is given. Leaves of another
+    shape, and all leaves if their number differs, are off everywhere.
     """
-    found = compare(Truth(truth.exact, _as(truth)), result, precision, "")
-    if not isinstance(found, Mismatch):
-        return True
-    exact, own = tensors_in(truth.exact), tensors_in(result)
-    return len(exact) == len(own) and all(map(partial(_is_within, precision, units, inside), exact, own))
+    exact, own = (pytree.tree_leaves(each) for each in (truth.exact, _as(truth)))
+    got = pytree.tree_leaves(ordered_like(truth.own, result))
+    if len(got) != len(exact):
+        return [_size(leaf) for leaf in exact]
+    return [
+        _off(one, theirs, precision, units, inside)
+        if isinstance(compare(Truth(one, ours), theirs, precision, ""), Mismatch)
+        else 0
+        for one, ours, theirs in zip(exact, own, got, strict=True)
+    ]
 
 
-def _is_within(
-    precision: str, units: float, inside: torch.dtype | None, exact: torch.Tensor, result: torch.Tensor
-) -> bool:
-    if exact.shape != result.shape or not (result.is_floating_point() or result.is_complex()):
-        return torch.equal(exact, result)
-    if not result.numel():
-        return True
+def _off(exact: Any, result: Any, precision: str, units: float, inside: torch.dtype | None) -> int:
+    """Return how many elements of one leaf are off."""
+    if not (isinstance(exact, torch.Tensor) and isinstance(result, torch.Tensor)) or exact.shape != result.shape:
+        return _size(exact)
+    if not (result.is_floating_point() or result.is_complex()):
+        return int((exact != result).sum())
     dtype = result.real.dtype if inside is None else inside
     floor = FLOORS[precision][spec(torch.empty(0, dtype=dtype)).dtype]
-    worst = float(element_errors(exact, result).max())
-    return worst <= max(floor, units * torch.finfo(dtype).eps)
+    equal = (exact == result) | (exact.isnan() & result.isnan())
+    # equal infinities have no error, and must not make the scale infinite
+    finite, errors = exact.masked_fill(~exact.isfinite(), 0.0), result.masked_fill(equal & ~exact.isfinite(), 0.0)
+    near = element_errors(finite, errors) <= max(floor, units * torch.finfo(dtype).eps)
+    return int((~near).sum())  # of a number that is not finite, no comparison is true
+
+
+def _size(leaf: Any) -> int:
+    return max(1, leaf.numel()) if isinstance(leaf, torch.Tensor) else 1
 
 
 def _as(truth: Truth) -> Any:

@@ -131,13 +131,26 @@ class CaseJudge:
 
     def _is_excused(self, truth: Truth, output: Output, case: Case, fault: Fault) -> bool:
         """Return whether a wrong output says nothing against the program, because the reference is unreliable here."""
-        if case.is_beyond and not self._usable.is_sure(case, truth):
-            return True
+        if case.is_beyond:
+            reliable = self._usable.without_unreliable(case, truth, output.value)
+            if self._agrees(truth, reliable, case):
+                return True
         if self._usable.overflows(case, truth):
             return self._usable.judges_nobody(case, truth) or self._rest_is_right(truth, output.value, case)
         if case.is_as_given or not isinstance(fault.verdict, Mismatch):
             return False
-        return self._usable.is_undefined(case) or self._is_right_where_finite(truth, output, case)
+        defined = self._usable.without_undefined(case, truth, output.value)
+        return self._agrees(truth, defined, case) or self._is_right_where_finite(truth, output, case)
+
+    def _agrees(self, truth: Truth, output: Any | None, case: Case) -> bool:
+        """Return whether an output, of which parts may have been replaced by right ones, is right; False for None."""
+        if output is None:
+            return False
+        try:
+            self._outputs.must_agree(truth, output, case.name)
+        except Fault:
+            return False
+        return True
 
     def _is_right_where_finite(self, truth: Truth, output: Output, case: Case) -> bool:
         """Return whether the output differs only where the reference is not finite, and the inputs were changed

@@ -401,11 +401,22 @@ class CaseSource:
 
     def last_odd_sets(self) -> Iterator[list[Any]]:
         """Yield those inputs of the last timed blocks that had odd rows. They are drawn again."""
+        yield from (odd for odd, _ in self._odd_and_plain())
+
+    def without_odd_rows(self, inputs: list[Any]) -> list[Any] | None:
+        """Return the inputs of a call of the last timed blocks as they were before odd rows were written into them.
+
+        Returns None if these inputs have no odd rows.
+        """
+        return next((plain for odd, plain in self._odd_and_plain() if same(odd, inputs)), None)
+
+    def _odd_and_plain(self) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Yield the inputs with odd rows of the last timed blocks, drawn again, with and without these rows."""
         if self.odd_rows is None:
             return
         for block, calls in list(self._timed_blocks):
             given = self.instance.input_sets(subseed(self.secret, "timed", block), calls)
-            yield from (odd for odd, plain in zip(self.timed(block, calls), given, strict=True) if not same(odd, plain))
+            yield from (pair for pair in zip(self.timed(block, calls), given, strict=True) if not same(*pair))
 
 
 def _is_of_scalars(name: str) -> bool:

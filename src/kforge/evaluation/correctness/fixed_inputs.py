@@ -21,6 +21,7 @@ def fixed_labels(source: CaseSource, judged: Collection[str]) -> dict[str, bool]
     """Return for each label whether it applies. `judged` are the names of the cases that were judged."""
     return {
         "fixed_integers": _integers_are_fixed(source, judged),
+        "distinct_integers": any(leaf.kind == "integer" and leaf.distinct for leaf in source.structure.leaves),
         "fixed_scalars": not set(range(len(source.structure.scalars))) <= source.varied_scalars,
         "fixed_floats": not source.floating <= source.varied,
         "shared_inputs": source.structure.shared,

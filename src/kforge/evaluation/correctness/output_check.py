@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils import _pytree as pytree
+
 from kforge.evaluation.comparison.comparison import Agreement, Truth, compare
 from kforge.evaluation.comparison.overflow import where_finite
 from kforge.evaluation.correctness.beyond_given_values import GROSS
 from kforge.evaluation.correctness.rounding import excused
 from kforge.evaluation.correctness.side_effects import must_leave_the_rest, must_write_alike
+from kforge.evaluation.reference.written_constants import written_on_purpose
 from kforge.evaluation.worker_client.client import Fault
 from kforge.problems.inputs.other_ranges import is_beyond
 from kforge.problems.tensors import all_finite
@@ -59,15 +63,22 @@ class OutputCheck:
         if not is_beyond(case):
             self.excused.append(why)
 
-    def agrees_where_finite(self, truth: Truth, output: Any, case: str) -> bool:
+    def agrees_where_finite(self, truth: Truth, output: Any, case: str, plain: Truth | None = None) -> bool:
         """Return whether an output is right wherever the right result, or torch's own, is finite.
 
-        Returns False if an input or a weight is not finite: then the reference decides what follows from that.
+        It must also be right where the reference writes an infinity or NaN on purpose, and where the result `plain` of
+        ordinary inputs is not finite. Returns False if an input or a weight is not finite: then the reference decides
+        what follows from that.
         """
-        if not all(map(all_finite, (truth.inputs, self._handover.reference.state()))):
+        reference = self._handover.reference
+        if not all(map(all_finite, (truth.inputs, reference.state()))):
             return False
         try:
-            self.must_agree(truth, where_finite(truth, output), case)
+            self.must_agree(
+                truth, where_finite(truth, output), case
+            )  # first, because it needs no call of the reference
+            kept = _either(written_on_purpose(reference, truth), None if plain is None else odd_places(plain.own))
+            self.must_agree(truth, where_finite(truth, output, kept), case)
         except Fault:
             return False
         return True
@@ -85,3 +96,25 @@ class OutputCheck:
         left = case.inputs if output.changed_inputs is None else output.changed_inputs
         must_leave_the_rest(case.inputs, truth.changed_inputs.own, left, case.name)
         must_write_alike(case.inputs, truth.changed_inputs, left, self.precision, case.name)
+
+
+def odd_places(result: Any) -> list[torch.Tensor | None]:
+    """Return for each leaf of a result where it is infinite or NaN; None for leaves that are no such tensors."""
+    return [
+        ~leaf.isfinite() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else None
+        for leaf in pytree.tree_leaves(result)
+    ]
+
+
+def _either(one: list[torch.Tensor | None], other: list[torch.Tensor | None] | None) -> list[torch.Tensor | None]:
+    """Return for each leaf where one of two masks is true. A mask of another shape is ignored."""
+    if other is None or len(one) != len(other):
+        return one
+    return [
+        mine
+        if theirs is None or (mine is not None and mine.shape != theirs.shape)
+        else theirs
+        if mine is None
+        else mine | theirs
+        for mine, theirs in zip(one, other, strict=True)
+    ]

@@ -49,6 +49,7 @@ from kforge.evaluation.constants import (
     SHAKEN_SHARE,
     SHAKES,
     SINGULAR,
+    SINGULAR_FACTOR,
 )
 from kforge.evaluation.correctness.index_ties import (
     chosen_by,
@@ -65,6 +66,7 @@ from kforge.records import Mismatch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from kforge.evaluation.comparison.comparison import Agreement
     from kforge.evaluation.comparison.locality import Surroundings
     from kforge.evaluation.correctness.index_ties import RecordedIndices
     from kforge.evaluation.reference.reference import Reference
@@ -115,7 +117,8 @@ def excused(
         return "equal_choices" if leaves.chosen else "fast_convolution"
     if reference.has_history:  # another call would change the history
         return None
-    if not (_errors_are_torchs(reference, truth, leaves) and _flips_are_torchs(reference, truth, leaves)):
+    errors_are_torchs = _errors_are_torchs(reference, truth, leaves, by_slice=local)
+    if not (errors_are_torchs and _flips_are_torchs(reference, truth, leaves)):
         return None
     only_parts = traits.convolves and not (leaves.unexplained or leaves.flipped)
     return "fast_convolution" if only_parts else "ill_conditioned"
@@ -161,6 +164,8 @@ class _Leaves:
         """For each tensor with errors above the tolerance, these errors; zero for all other elements."""
         self.parts: dict[int, Surroundings] = {}
         """Output tensors with parts (rows, runs, slices) that are wrong on their own scale."""
+        self.rest: dict[int, torch.Tensor] = {}
+        """For these tensors, the output with the right values where the errors are in `unexplained`."""
 
     def sort_out(self, *, fast: bool, local: bool, slices: bool) -> bool:
         """Sort the tensors. Returns False if one is off by more than rounding could explain."""
@@ -169,15 +174,27 @@ class _Leaves:
             found = compare(truth, theirs, self.precision, "", fast=fast)
             if isinstance(found, Mismatch) and not self._may_be_rounding(index, found):
                 return False
-            if local and not isinstance(found, Mismatch) and isinstance(ours, torch.Tensor):
-                off = compare(truth, theirs, self.precision, "", local=True, fast=fast, slices=slices)
-                if isinstance(off, Mismatch) and not bool(torch.isfinite(one).all()):
-                    return False
-                if isinstance(off, Mismatch):
-                    least = FLOORS[self.precision][spec(ours.real).dtype]
-                    floor = found.tolerance if fast else least
-                    slice_limit = LOCAL_FACTOR * least if slices else math.inf
-                    self.parts[index] = surroundings(one, theirs, floor, slice_limit, fast=fast)
+            if local and _has_errors(ours) and not self._sort_out_parts(index, found, fast=fast, slices=slices):
+                return False
+        return True
+
+    def _sort_out_parts(self, index: int, found: Agreement | Mismatch, *, fast: bool, slices: bool) -> bool:
+        """Note the parts of a tensor that are wrong on their own scale. Returns False if rounding cannot explain them.
+
+        Elements whose errors are noted already count as right: one large error must not hide other wrong parts.
+        """
+        one, ours, theirs = self.exact[index], self.own[index], self.got[index]
+        if index in self.unexplained:
+            theirs = torch.where(self.unexplained[index] > 0, one.to(theirs.dtype), theirs)
+        off = compare(Truth(one, ours), theirs, self.precision, "", local=True, fast=fast, slices=slices)
+        if not isinstance(off, Mismatch):
+            return True
+        if not bool(torch.isfinite(one).all()):
+            return False
+        least = FLOORS[self.precision][spec(ours.real).dtype]
+        floor = (found.tolerance or least) if fast else least
+        slice_limit = LOCAL_FACTOR * least if slices else math.inf
+        self.parts[index], self.rest[index] = surroundings(one, theirs, floor, slice_limit, fast=fast), theirs
         return True
 
     def _may_be_rounding(self, index: int, found: Mismatch) -> bool:
@@ -293,16 +310,38 @@ def _groups(errors: torch.Tensor, inputs: Any) -> torch.Tensor:
     return errors.reshape(math.prod(errors.shape[: len(alike)]), -1)
 
 
-def _by_matrix(most: torch.Tensor, inputs: Any) -> torch.Tensor:
+def _by_matrix(most: torch.Tensor, inputs: Any, *, by_slice: bool) -> torch.Tensor:
     """Return the limits of a solution from how far each element changed. All elements of one matrix get the same limit.
 
-    A nearly singular matrix has no limit. A matrix with few elements may have changed little by chance, so its limit is
-    at least the median.
+    A matrix with few elements may have changed little by chance, so its limit is at least the median. The limit of a
+    nearly singular matrix is SINGULAR_FACTOR times as large. With `by_slice`, each of its elements has a limit by the
+    change of its row and of its column. So columns that are well determined, such as the first principal components,
+    stay judged beside others that are not.
     """
-    each = _groups(most, inputs).amax(dim=1, keepdim=True)
+    groups = _groups(most, inputs)
+    each = groups.amax(dim=1, keepdim=True)
     usual = min(float(each.median()), SINGULAR)
-    limits = each.clamp(min=usual).masked_fill(each > SINGULAR, torch.inf)
-    return limits.expand(_groups(most, inputs).shape).reshape(most.shape)
+    singular = _groups(_least_of_slices(most, len(groups)), inputs) if by_slice else each
+    limits = torch.where(each > SINGULAR, SINGULAR_FACTOR * singular, each).clamp(min=usual)
+    return limits.expand(groups.shape).reshape(most.shape)
+
+
+def _least_of_slices(most: torch.Tensor, count: int) -> torch.Tensor:
+    """Return for each element the least of the largest changes in its slices, one slice along each dimension.
+
+    `count` is the number of matrices, which are along the first dimensions.
+    """
+    inner = most.shape
+    while inner and math.prod(inner) * count > most.numel():
+        inner = inner[1:]
+    inner = inner or torch.Size((1,))  # one number for each matrix, such as a determinant
+    groups = most.reshape(count, *inner)
+    least = groups.flatten(1).amax(dim=1).reshape(count, *[1] * len(inner)).expand(groups.shape)
+    for dim in range(1, groups.dim()):
+        others = [each for each in range(1, groups.dim()) if each != dim]
+        if others:
+            least = torch.minimum(least, groups.amax(dim=others, keepdim=True))
+    return least.reshape(most.shape)
 
 
 def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> RecordedIndices:
@@ -331,8 +370,8 @@ def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) ->
     return True
 
 
-def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
-    """Return whether torch on perturbed inputs has errors as large as the program's."""
+def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves, *, by_slice: bool) -> bool:
+    """Return whether torch on perturbed inputs has errors as large as the program's; `by_slice` as in `_by_matrix`."""
     allowed = {
         index: element_errors(leaves.exact[index], leaves.own[index]).nan_to_num_(0.0, 0.0)
         for index in leaves.unexplained
@@ -347,11 +386,12 @@ def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves) -> b
                 torch.maximum(most, ERROR_FACTOR * leaves.parts[index].errors(result[index]), out=most)
     traits = _traits_of(reference, truth.inputs)
     if traits.factorizes:
-        allowed |= {index: _by_matrix(allowed[index], truth.inputs) for index in traits.factored & allowed.keys()}
+        for index in traits.factored & allowed.keys():
+            allowed[index] = _by_matrix(allowed[index], truth.inputs, by_slice=by_slice)
     anywhere = not reference.exact_is_fp64
     return all(
         _explained(errors, allowed[index], anywhere=anywhere) for index, errors in leaves.unexplained.items()
-    ) and all(bool((parts.errors(leaves.got[index]) <= limits[index]).all()) for index, parts in leaves.parts.items())
+    ) and all(bool((parts.errors(leaves.rest[index]) <= limits[index]).all()) for index, parts in leaves.parts.items())
 
 
 def _explained(errors: torch.Tensor, moved: torch.Tensor, *, anywhere: bool) -> bool:

@@ -6,12 +6,20 @@ A case is dropped if the reference raises, if an index could break the device's 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.overflow import judges_nobody, overflows
-from kforge.evaluation.correctness.beyond_given_values import is_in_proportion, is_sound, limits_cross, looks_up
+from kforge.evaluation.correctness.beyond_given_values import (
+    is_in_proportion,
+    is_sound,
+    limits_cross,
+    looks_up,
+    spared_where_unreliable,
+    unreliable,
+)
 from kforge.evaluation.correctness.ordered_lookups import OrderedLookups
+from kforge.evaluation.correctness.output_check import odd_places
 from kforge.evaluation.correctness.rounding import gives_alike
 from kforge.evaluation.large_problems.pieces import holds_for
 from kforge.problems.inputs.other_ranges import MINUTE, kind_of
@@ -20,6 +28,8 @@ from kforge.problems.randomness import generator_states, undisturbed
 from kforge.problems.tensors import HOST, all_finite
 
 if TYPE_CHECKING:
+    import torch
+
     from kforge.evaluation.comparison.comparison import Truth
     from kforge.evaluation.correctness.cases import Case, CaseSource
     from kforge.evaluation.correctness.weight_changes import Handover
@@ -58,7 +68,7 @@ class UsableCases:
             return None
         if is_random:
             return None
-        if (case.is_discrete or case.is_beyond) and not all_finite(truth.exact):
+        if (case.is_discrete or case.is_beyond) and not self._is_as_finite_as_given(truth):
             return None
         if case.alike is not None and not gives_alike(self._reference, truth, case.alike, self._handover.precision):
             return None
@@ -77,6 +87,22 @@ class UsableCases:
             before = generator_states()
             truth = self._reference.truth(case.inputs)
             return truth, generator_states() != before
+
+    def _is_as_finite_as_given(self, truth: Truth) -> bool:
+        """Return whether the right result is finite, except where it is not finite for inputs as given either."""
+        if all_finite(truth.exact):
+            return True
+        given, now = self._odd_as_given, odd_places(truth.exact)
+        if len(given) != len(now):
+            return False
+        both = [(odd, usual) for odd, usual in zip(now, given, strict=True) if odd is not None and usual is not None]
+        return all(odd.shape == usual.shape and not bool((odd & ~usual).any()) for odd, usual in both)
+
+    @cached_property
+    def _odd_as_given(self) -> list[torch.Tensor | None]:
+        """Where the right result of inputs as given is infinite or NaN, for each leaf."""
+        given = self._reference.truth_of_copies(self._source.sample())
+        return [] if given is None else odd_places(given.exact)
 
     def takes_pieces(self, case: Case, pieces: Pieces) -> bool:
         """Return whether the reference accepts these large inputs, by its first piece."""
@@ -103,9 +129,10 @@ class UsableCases:
         """Return whether torch overflows in this case. Always False for inputs as given."""
         return not case.is_as_given and overflows(truth, self._declared)
 
-    def is_undefined(self, case: Case) -> bool:
-        """Return whether the reference searches unsorted numbers in this case."""
-        return not case.is_as_given and self._lookups.are_undefined(case.inputs)
+    def without_undefined(self, case: Case, truth: Truth, output: Any) -> Any | None:
+        """Return the output without what depends on a search among unsorted numbers; None if there is no such
+        search."""
+        return None if case.is_as_given else self._lookups.spared(truth, output)
 
     def judges_nobody(self, case: Case, truth: Truth) -> bool:
         """Return whether torch overflows, and no other part of the output can judge a program."""
@@ -116,11 +143,21 @@ class UsableCases:
 
     def is_sure(self, case: Case, truth: Truth) -> bool:
         """Return whether the reference is reliable on inputs beyond the given values."""
+        return self._is_defined(case, truth) and is_sound(self._reference, truth, self._handover.precision)
+
+    def without_unreliable(self, case: Case, truth: Truth, output: Any) -> Any | None:
+        """Return the output with the right tensors in place of those that a program need not compute alike, because the
+        reference is unreliable there; None if it is reliable everywhere."""
+        if not self._is_defined(case, truth):
+            return truth.own
+        counts = unreliable(self._reference, truth, self._handover.precision)
+        return spared_where_unreliable(self._reference, truth, output, counts) if any(counts) else None
+
+    def _is_defined(self, case: Case, truth: Truth) -> bool:
+        """Return whether the result has lost no digits because inputs are very small, and no limits cross."""
         if kind_of(case.name) == MINUTE and not is_in_proportion(self._reference, truth):
             return False
-        if kind_of(case.name) == NEGATED and limits_cross(self._reference, truth.inputs):
-            return False
-        return is_sound(self._reference, truth, self._handover.precision)
+        return not (kind_of(case.name) == NEGATED and limits_cross(self._reference, truth.inputs))
 
     def _may_ruin_a_device(self, case: Case) -> bool:
         """Return whether a case may have indices out of bounds, which would break a device's context."""

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from kforge.errors import ProblemError
 from kforge.evaluation.comparison.comparison import Agreement, compare
 from kforge.evaluation.constants import ERROR_FACTOR, WEIGHT_CHANGES
+from kforge.evaluation.correctness.ordered_lookups import Lookups, OrderedLookups
 from kforge.evaluation.correctness.side_effects import (
     UNITS_OF_MANY_CALLS,
     differently_changed,
@@ -184,7 +185,7 @@ class Handover:
         return self._state()
 
     def _with_changed_places(self, round_of_changes: int, number: int, seed: int, inputs: list[Any] | None) -> State:
-        """Return entries with one position changed. Buffers are left out if the reference then has no finite result."""
+        """Return entries with one position changed. Buffers are left out if the reference then has no usable result."""
         model = self.reference.model
         parameters = [name for name, each in model.named_parameters() if is_real_or_complex(each) and each.numel()]
         round_seed = subseed(self.secret, "groups", round_of_changes)
@@ -197,7 +198,8 @@ class Handover:
             used = rows_in_use(self.reference, inputs) if inputs is not None and looks_up else {}
             fresh = with_changed_places(self.instance, model, names, number, seed, self._tables, used)
             on_host = any(_is_integer(state[name]) for name in names)  # an index out of bounds ruins a device
-            if set(buffers).isdisjoint(names) or self._size_of_outputs(fresh, on_host=on_host) is not None:
+            safe = set(buffers).isdisjoint(names) and not self._searches_sorted
+            if safe or self._size_of_outputs(fresh, on_host=on_host) is not None:
                 return fresh
         return {}
 
@@ -259,6 +261,14 @@ class Handover:
         """The names of the parameters that are lookup tables."""
         return tables(self.reference, self._sample())
 
+    @cached_property
+    def _searches_sorted(self) -> bool:
+        """Whether the reference searches numbers, and they are sorted with the weights that its constructor draws."""
+        if not OrderedLookups(lambda: self.reference, self._sample).found:
+            return False
+        first = Reference(self.instance, subseed(self.secret, "construct", 0))
+        return OrderedLookups(lambda: first, self._sample).exist
+
     def _counters(self) -> list[str]:
         """Return the names of the integers that calls update, and that every constructor sets to the same value."""
         ours = self._state()
@@ -285,15 +295,21 @@ class Handover:
         return found is not None and found <= MOST_GROWTH * max(size, 1.0)
 
     def _size_of_outputs(self, state: State, inputs: list[Any] | None = None, *, on_host: bool = False) -> float | None:
-        """Return the largest magnitude in the outputs; None if one is not finite, or if the reference fails."""
-        model = copy.deepcopy(self.reference.model)
+        """Return the largest magnitude in the outputs; None if one is not finite, or if the reference fails.
+
+        Also None if these weights make the reference search unsorted numbers: then its result is undefined.
+        """
+        model, lookups = copy.deepcopy(self.reference.model), Lookups()
         inputs = self._sample() if inputs is None else cloned(inputs)
         if on_host:
             model, inputs = model.to(HOST), pytree.tree_map(_on_host, inputs)
         hand_over(state, model)
         try:
-            outputs = tensors_in(self.reference.own_result(inputs, model))
+            with lookups:
+                outputs = tensors_in(self.reference.own_result(inputs, model))
         except ProblemError:
+            return None
+        if state and lookups.unsorted and self._searches_sorted:
             return None
         sizes = [float(each.abs().max()) for each in outputs if each.numel() and each.dtype != torch.bool]
         largest = max(sizes, default=0.0)

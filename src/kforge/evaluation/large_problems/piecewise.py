@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from kforge.evaluation.comparison.comparison import Truth, compare
+from kforge.evaluation.comparison.comparison import Truth, compare, ordered_like
 from kforge.evaluation.comparison.overflow import overflows
 from kforge.problems.tensors import cloned, tensors_in
 from kforge.records import Mismatch
@@ -153,7 +153,9 @@ class Kept:
 
 
 def _has_form(form: Any, output: Any) -> bool:
-    (ours, structure), (theirs, other) = pytree.tree_flatten(form), pytree.tree_flatten(output)
+    """Return whether an output has the structure, shapes and dtypes of `form`. A named tuple counts as a tuple."""
+    plain = ordered_like(form, form), ordered_like(form, output)
+    (ours, structure), (theirs, other) = map(pytree.tree_flatten, plain)
     return structure == other and all(
         isinstance(got, torch.Tensor) and got.shape == like.shape and got.dtype == like.dtype
         for like, got in zip(ours, theirs, strict=True)

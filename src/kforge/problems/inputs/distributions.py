@@ -279,6 +279,9 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
     """
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
+        if given.dim() == 0 and free:  # one number has no rows of other kinds
+            number = int(torch.randint(len(pool), (), generator=generator, device=generator.device))
+            return _in_place_of(given, pool[number], leaf, generator, free=True)
         if given.dim() == 0 or given.numel() == 0 or overlaps(given) or in_order(leaf):
             return given
         if symmetric(given, leaf):

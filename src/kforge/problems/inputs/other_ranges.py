@@ -34,6 +34,9 @@ LARGE_WEIGHTS = "large_weights"
 (`evaluation/reference/weights.py`)."""
 MOST_OUTSIDE = 3
 """Most cases with a tensor outside its interval. If there are more tensors, several leave it together."""
+OVER_ONE = f"{OUTSIDE} #{MOST_OUTSIDE}"
+"""The case in which tensors of a single value, such as a time step, are over one. Other tensors have rows of both kinds
+in one case: over one and below zero."""
 MOST_SCALED = 3
 """Most cases in which one tensor is enormous, or very small, and the others are as given. If there are more tensors,
 several are changed together."""
@@ -60,6 +63,7 @@ def names(structure: Structure) -> list[str]:
     outside, scaled = min(MOST_OUTSIDE, len(_confined(structure))), min(MOST_SCALED, len(_floating(structure)))
     return [
         *(f"{OUTSIDE} #{number}" for number in range(outside)),
+        *([OVER_ONE] if _single(structure) else []),
         *(ENORMOUS, MINUTE),
         *(f"{kind} #{number}" for kind in (ENORMOUS, MINUTE) for number in range(scaled) if scaled > 1),
     ]
@@ -68,6 +72,8 @@ def names(structure: Structure) -> list[str]:
 def variations(name: str, structure: Structure) -> list[Distribution]:
     """Return the distributions for the case of that name: the first choice, then milder ones."""
     chosen = _chosen(name, structure)
+    if name == OVER_ONE:
+        return [partial(only, chosen, _over_one(mixed_rows(pool, free=True))) for pool in (SIGNED[1:2], SIGNED_MILD)]
     return _outside(chosen, structure) if kind_of(name) == OUTSIDE else _of_magnitude(kind_of(name), chosen, structure)
 
 
@@ -79,7 +85,7 @@ def singly(name: str, structure: Structure) -> dict[int, list[Distribution]]:
     all, because there are separate cases for each of them.
     """
     chosen = _chosen(name, structure)
-    if len(chosen) < 2 or name in (ENORMOUS, MINUTE):
+    if len(chosen) < 2 or name in (ENORMOUS, MINUTE, OVER_ONE):
         return {}
     kind = kind_of(name)
     return {
@@ -93,6 +99,8 @@ def _chosen(name: str, structure: Structure) -> list[int]:
     kind, _, number = name.partition(" #")
     if not number:
         return _floating(structure)
+    if name == OVER_ONE:
+        return _single(structure)
     return (
         _confined(structure)[int(number) :: MOST_OUTSIDE]
         if kind == OUTSIDE
@@ -126,6 +134,12 @@ def _floating(structure: Structure) -> list[int]:
 def _confined(structure: Structure) -> list[int]:
     """Return the positions of the tensors that have no negative values."""
     return [place for place, leaf in enumerate(structure.leaves) if leaf.kind == "floating" and leaf.low >= 0]
+
+
+def _single(structure: Structure) -> list[int]:
+    """Return the positions of the tensors whose values are all equal and between zero and one."""
+    confined = _confined(structure)
+    return [place for place in confined if structure.leaves[place].uniform and 0 < structure.leaves[place].high <= 1]
 
 
 def _scaled(exponent: int) -> Draw:
