@@ -57,9 +57,9 @@ def test_a_process_of_another_name_counts_where_it_is_the_only_one() -> None:
     ("text", "said"),
     [
         (export()[:-40], "not whole XML"),
-        (export(columns=("timestamp", "value")), "holds no table metal-gpu-intervals with the columns start, "),
+        (export(columns=("timestamp", "value")), "holds no table of the GPU's intervals with the columns start, "),
         (export(rows=""), "is empty: nothing of the GPU was recorded"),
-        (export(columns=COLUMNS[:4]), "holds no table metal-gpu-intervals"),
+        (export(columns=COLUMNS[:4]), "holds no table of the GPU's intervals"),
         (export(ROWS.replace(">2000000<", ">2 ms<")), "no number of nanoseconds"),
         (export(ROWS.replace("python3.12", "demo")), r"2 processes .*\(WindowServer.*, demo.*\); record again"),
         (export().replace("<trace-query-result>", "<!DOCTYPE x []><trace-query-result>"), "document type"),

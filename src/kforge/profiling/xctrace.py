@@ -56,7 +56,7 @@ def read(text: str) -> tuple[Row, ...]:
     if not tables:
         columns = ", ".join(_NEEDED)
         raise ProfileError(
-            f"it holds no table metal-gpu-intervals with the columns {columns}; docs/metal.md shows how to export it"
+            f"it holds no table of the GPU's intervals with the columns {columns}; the docs say how to export it"
         )
     intervals = [interval for table in tables for interval in _intervals(table)]
     if not intervals:
