@@ -16,6 +16,7 @@ from kforge.errors import WaitingForReplies
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
 from kforge.models import open_model
+from kforge.models.exchange import Exchange
 from kforge.records import (
     Attempt,
     Candidate,
@@ -432,7 +433,8 @@ def test_time_is_the_clocks_over_all_sessions(judge: Judge, run: RunFolder, tmp_
 def test_the_loop_stops_to_wait_and_the_run_stays_open(judge: Judge, run: RunFolder) -> None:
     with pytest.raises(WaitingForReplies) as waiting:
         drive(run, workshop(run, judge, "exchange"), RunLimits(1))
-    (identity,) = waiting.value.pending
-    (run.exchange / f"{identity}.reply.md").write_text(PROGRAM.format("x"))
+    (name,) = waiting.value.pending
+    (asked,) = Exchange(run.exchange).questions()
+    (run.exchange / f"{name}.reply.md").write_text(PROGRAM.format("x"))
     attempts, _ = drive(run, workshop(run, judge, "exchange"), RunLimits(1))
-    assert [attempt.requests for attempt in attempts] == [(identity,)]
+    assert [attempt.requests for attempt in attempts] == [(asked.request.identity,)]
