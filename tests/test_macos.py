@@ -62,7 +62,7 @@ def test_every_module_is_imported_and_small_parts_answer(macos: dict[str, str]) 
         "inherited_limits.of_process(), inherited_limits.of_groups()\n"
         "assert find('metal').adapter.emulated() is None\n"
         "from kforge.evaluation.sandbox import seatbelt\n"
-        "assert 'sandbox-exec is not there' in seatbelt.choose(['namespaces'])[1]\n"
+        "assert 'sandbox-exec is missing' in seatbelt.choose(['namespaces'])[1]\n"
         "print('all of it')\n"
     )
     environment = {**os.environ, **macos}

@@ -25,6 +25,7 @@ from kforge.records import (
     Evaluation,
     EvaluationPolicy,
     GenerationFailure,
+    HeadToHead,
     Interval,
     Mismatch,
     Problem,
@@ -75,7 +76,13 @@ def of(kind: type[Record]) -> st.SearchStrategy[Any]:
     if kind is Attempt:
         evaluated = {"candidate": of(Candidate), "evaluation": of(Evaluation), "failure": st.none()}
         failed = {"candidate": st.none(), "evaluation": st.none(), "failure": of(GenerationFailure)}
-        return st.builds(Attempt, **fields | evaluated) | st.builds(Attempt, **fields | failed)
+        alone = {"rival": st.none(), "head_to_head": st.none()}
+        beside = {"rival": BOUNDED[Count], "head_to_head": of(HeadToHead)}
+        return (
+            st.builds(Attempt, **fields | evaluated | alone)
+            | st.builds(Attempt, **fields | evaluated | beside)
+            | st.builds(Attempt, **fields | failed | alone)
+        )
     if kind is Correct:
         timed, emulated = {"timing": of(Timing), "untimed": st.none()}, {"timing": st.none(), "untimed": st.text()}
         return st.builds(Correct, **fields | timed) | st.builds(Correct, **fields | emulated)
@@ -364,7 +371,11 @@ def test_an_attempt_has_one_outcome(attempt: Attempt, candidate: Candidate, fail
         with pytest.raises(ValidationError):
             Attempt(**plain | broken)
     assert attempt.verdict == (attempt.evaluation.verdict if attempt.evaluation else attempt.failure)
-    assert (attempt.speedup is not None) == (isinstance(attempt.verdict, Correct) and attempt.unchanged is None)
+    timed = isinstance(attempt.verdict, Correct) and attempt.verdict.timing is not None
+    assert (attempt.speedup is not None) == (timed and attempt.unchanged is None)
+    for broken in ({"rival": 0, "head_to_head": None}, {"rival": None, "head_to_head": HeadToHead(finding="slower")}):
+        with pytest.raises(ValidationError):
+            Attempt(**plain | broken)
 
 
 # --- repetitions together ---------------------------------------------------------------------------------

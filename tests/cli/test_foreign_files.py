@@ -82,7 +82,7 @@ def test_two_folders_with_one_id(kforge_in_process: RunKforge, handed_over: Any)
     ran = kforge_in_process("runs")
     assert ran.status == 0
     assert ran.stdout.count("tiny on null") == 1
-    assert "copy is left out: its run.json is of run" in ran.stderr
+    assert "copy is left out: its run.json names run" in ran.stderr
 
 
 def test_a_pipe_that_nobody_writes_to(kforge_in_process: RunKforge, tiny: Path, tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_the_run_folder_holds_everything(forged: Forged) -> None:
     assert "relu_()" in (folder / "best.py").read_text()
     assert (folder / "problem.py").read_text() == (forged.root / "tiny.py").read_text()
     assert sorted(p.name for p in (folder / "attempts" / "003").iterdir()) == [
+        "against_2.json", "against_2.signature",
         "attempt.json", "candidate.py", "evaluation.json", "evaluation.signature", "profile.json", "profile.signature",
         "replication_1.json", "replication_1.signature", "replication_2.json", "replication_2.signature",
         "replication_3.json", "replication_3.signature", "sanitization.json", "sanitization.signature", "signature",

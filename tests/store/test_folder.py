@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kforge.errors import RunError
-from kforge.records import Candidate, Evaluation, Replication
+from kforge.records import Candidate, Evaluation, HeadToHead, Replication
 from kforge.store import RunFolder
 from kforge.store.folder import run_paths
 
@@ -65,13 +65,26 @@ def test_an_attempt_lives_in_stages_and_is_then_committed(tmp_path: Path, header
     assert RunFolder.open(folder.path).attempts() == (first,)
 
 
-def test_best_follows_the_surest_speedup(tmp_path: Path, header: Any, attempt: Any, outcome: Any) -> None:
+def faster_than(rival: int) -> dict[str, Any]:
+    """Return what an attempt records that was faster than another one when the two were timed together."""
+    return {"rival": rival, "head_to_head": HeadToHead(finding="faster")}
+
+
+def test_only_what_was_faster_beside_the_best_replaces_it(
+    tmp_path: Path, header: Any, attempt: Any, outcome: Any
+) -> None:
     folder = RunFolder.create(tmp_path, header())
-    speedups = [None, 0.8, 2.0, 1.5, 2.0]
+    attempts = [
+        attempt(0, speedup=None),
+        attempt(1, speedup=1.5),
+        attempt(2, speedup=0.8).model_copy(update=faster_than(1)),  # speedups over eager are not compared
+        attempt(3, speedup=1.5),
+        attempt(4, speedup=2.0).model_copy(update={"rival": 2, "head_to_head": HeadToHead(finding="undecided")}),
+    ]
     expected = [None, 1, 2, 2, 2]
     with folder.writing():
-        for index, (speedup, best) in enumerate(zip(speedups, expected, strict=True)):
-            folder.commit(attempt(index, speedup=speedup))
+        for each, best in zip(attempts, expected, strict=True):
+            folder.commit(each)
             found = folder.best()
             assert (found.index if found else None) == best
             assert (folder.best_path is None) == (best is None)
@@ -131,7 +144,7 @@ def test_a_writer_mends_a_best_that_a_kill_left_behind(tmp_path: Path, header: A
     folder = RunFolder.create(tmp_path, header())
     with folder.writing():
         folder.commit(attempt(0, speedup=1.2))
-        folder.commit(attempt(1, speedup=1.4))
+        folder.commit(attempt(1, speedup=1.4).model_copy(update=faster_than(0)))
     (folder.path / "best.py").write_text("# candidate 0, from before the kill")
     with folder.writing():
         assert folder.best_path is not None

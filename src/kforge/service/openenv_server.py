@@ -6,7 +6,7 @@ is small, so this server needs Starlette and uvicorn only; the tests talk to it 
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -74,11 +74,9 @@ def application(service: EvaluationService, steps: int) -> Starlette:
 
 def check_installed() -> None:
     """Raise InputError where the extra `openenv` is not installed."""
-    try:
-        for name in ("starlette", "uvicorn", "websockets"):  # uvicorn speaks to clients by the last one
-            importlib.import_module(name)
-    except ImportError:
-        raise InputError("an OpenEnv server needs Starlette and uvicorn: pip install 'kforge[openenv]'") from None
+    # uvicorn speaks to clients by websockets
+    if not all(map(importlib.util.find_spec, ("starlette", "uvicorn", "websockets"))):
+        raise InputError("an OpenEnv server needs Starlette and uvicorn: pip install 'kforge[openenv]'")
 
 
 class Sessions:

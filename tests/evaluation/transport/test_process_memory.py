@@ -83,5 +83,5 @@ class TestMemoryOfAProcess:
         ],
     )
     def test_an_output_spread_over_more_memory_than_is_read_is_refused(self, ref: TensorRef) -> None:
-        with pytest.raises(ChannelError, match="more memory than is read"):
+        with pytest.raises(ChannelError, match="more memory than kforge reads"):
             read_process(os.getpid(), ref, limit=1 << 21)
