@@ -65,7 +65,7 @@ SHAKES, SHAKEN_UNITS = 8, 4.0
 perturbation of an input element, in units in the last place."""
 SINGULAR, SINGULAR_FACTOR = 0.05, 64.0
 """SINGULAR: if the solution of linear equations changes by this relative error for slightly perturbed inputs, the
-matrix counts as singular. SINGULAR_FACTOR: solutions of such a matrix may be off by this factor more than they change.
+matrix counts as singular. SINGULAR_FACTOR: on given inputs, such a solution may be off by this factor times its change.
 A problem with only singular matrices has the label `constant_passes`."""
 FLIPPED_SHARE = 1e-4
 """Largest share of different output indices that rounding might explain (one index is always allowed). Up to this

@@ -313,16 +313,18 @@ def _groups(errors: torch.Tensor, inputs: Any) -> torch.Tensor:
 def _by_matrix(most: torch.Tensor, inputs: Any, *, by_slice: bool) -> torch.Tensor:
     """Return the limits of a solution from how far each element changed. All elements of one matrix get the same limit.
 
-    A matrix with few elements may have changed little by chance, so its limit is at least the median. The limit of a
-    nearly singular matrix is SINGULAR_FACTOR times as large. With `by_slice`, each of its elements has a limit by the
-    change of its row and of its column. So columns that are well determined, such as the first principal components,
-    stay judged beside others that are not.
+    A matrix with few elements may have changed little by chance, so its limit is at least the median. A
+    nearly singular matrix has no limit, unless `by_slice` is given, which is so on the problem's own inputs. Then each
+    of its elements has a limit of SINGULAR_FACTOR times the change of its row and of its column. So columns that are
+    well determined, such as the first principal components, stay judged beside others that are not.
     """
     groups = _groups(most, inputs)
     each = groups.amax(dim=1, keepdim=True)
     usual = min(float(each.median()), SINGULAR)
-    singular = _groups(_least_of_slices(most, len(groups)), inputs) if by_slice else each
-    limits = torch.where(each > SINGULAR, SINGULAR_FACTOR * singular, each).clamp(min=usual)
+    singular = torch.full_like(each, math.inf)
+    if by_slice:
+        singular = SINGULAR_FACTOR * _groups(_least_of_slices(most, len(groups)), inputs)
+    limits = torch.where(each > SINGULAR, singular, each).clamp(min=usual)
     return limits.expand(groups.shape).reshape(most.shape)
 
 
