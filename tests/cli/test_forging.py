@@ -16,6 +16,7 @@ import pytest
 from kforge import platforms, settings
 from kforge.cli import forging
 from kforge.cli.options import Growth, Material, Seed, Target
+from kforge.models.exchange import Exchange
 from kforge.records import EvaluationPolicy
 from kforge.store import RunFolder
 
@@ -89,8 +90,8 @@ def test_the_run_folder_holds_everything(forged: Forged) -> None:
         "replication_3.json", "replication_3.signature", "sanitization.json", "sanitization.signature", "signature",
     ]  # fmt: skip
     assert sorted(p.name for p in (folder / "attempts" / "000").iterdir()) == ["attempt.json", "signature"]
-    asked = {p.name.partition(".")[0] for p in (folder / "exchange").glob("*.request.json")}
-    answered = {p.name.partition(".")[0] for p in (folder / "exchange").glob("*.reply.json")}
+    asked = {each.request.identity for each in Exchange(folder / "exchange").questions()}
+    answered = {request.identity for request, _ in Exchange(folder / "exchange").answered()}
     recorded = {identity for attempt in RunFolder.open(folder).attempts() for identity in attempt.requests}
     assert asked == answered == recorded
     assert len(recorded) == 5
