@@ -121,7 +121,7 @@ def answer(name: str, path: str, file: Path | None, *, root: Path | None, folder
 
 
 def _asked(root: Path, name: str) -> Iterator[Asked]:
-    """Yield the questions of a run or suite. Raises RunError where there is none of this name."""
+    """Yield the questions of a run or suite. Raises RunError if no run or suite has this name."""
     if (suite := SuiteFolder.find(root, name)) is not None:
         yield from _of_suite(suite)
     else:
@@ -154,7 +154,7 @@ def _one(waiting: Sequence[Asked], name: str) -> Asked:
 
 
 def _named(found: Sequence[Asked], path: str, name: str) -> Asked:
-    """Return the question of this name. Raises InputError where there is none."""
+    """Return the question of this name. Raises InputError if no question has this name."""
     for each in found:
         if each.path == path:
             return each

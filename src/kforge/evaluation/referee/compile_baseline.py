@@ -61,7 +61,7 @@ class CompileBaselines:
         return instance.problem.digest, self._workers.adapter.describe_device(), self._identity
 
     def known(self, instance: Instance) -> CompileBaseline | None:
-        """Return the measurement from the cache; None if there is none."""
+        """Return the measurement from the cache; None if it is not cached."""
         return self._workers.measurements.get(
             CompileBaseline, *self._place(instance), believe=lambda found: found.holds(time.time())
         )
