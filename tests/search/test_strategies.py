@@ -164,8 +164,8 @@ def test_the_tree_repairs_a_rewrite_twice_and_keeps_it_for_later() -> None:
     assert isinstance(move, Optimize)
     assert move.parent == attempts[0]
     for _ in range(3):
-        attempts = grow(attempts, 0.1, "# slow", TREE)
-    assert TREE.next_moves(attempts) == (Repair(attempts[3], 0),), "no idea is lost by failed repairs"
+        attempts = grow(attempts, 0.1, f"# {len(attempts)}", TREE)
+    assert 3 in [each.parent for each in attempts[4:]], "no idea is lost by failed repairs"
 
 
 def test_the_tree_writes_another_first_program_after_two_repairs() -> None:
