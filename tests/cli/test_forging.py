@@ -48,7 +48,7 @@ def test_from_a_failure_over_repairs_to_an_optimization(forged: Forged) -> None:
     ]  # fmt: skip
     assert [a["recommendation"]["action"] for a in document["attempts"] if "recommendation" in a] == ["do not wait"]
     assert (document["stopped"], document["status"]) == ("4 iterations done", "finished")
-    assert document["usage"] == {"requests": 5, "input_tokens": 0, "output_tokens": 0}
+    assert document["usage"] == {"requests": 6, "input_tokens": 0, "output_tokens": 0}
     assert document["best"]["attempt"] == 3
     assert document["best"]["state"] == "correct"
     assert document["best"]["receipt"]["platform"] == "null"
@@ -126,7 +126,7 @@ def test_the_outcome_in_words(kforge_in_process: RunKforge, forged: Forged) -> N
 def test_a_model_that_answers_garbage(
     kforge_in_process: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers
 ) -> None:
-    ran = kforge_in_process("forge", tiny, *QUICK, "-m", script(*[answers.no_program] * 3), "-n", "3", "--json")
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", script(*[answers.no_program] * 6), "-n", "3", "--json")
     document = json.loads(ran.stdout)
     assert ran.status == 1
     assert states(document) == ["generation_failure"] * 3
@@ -270,7 +270,7 @@ def test_an_interrupt(
     script: Callable[..., str],
     answers: Answers,
 ) -> None:
-    model = script(answers.no_program, answers.fast)
+    model = script(answers.no_program, answers.no_program, answers.fast)
     arguments = ["forge", str(tiny), *QUICK, "-m", model, "-n", "2"]
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
-from kforge.agents.analysis import IMAGES_NOT_SEEN
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
 from kforge.cli.options import Material
 from kforge.cli.output import documents, words
@@ -220,8 +219,8 @@ def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
         say(f"kernel: {path or 'no file of the run holds the program that was measured'}")
         if path is None or path.name != "best.py":
             say(f"not the kernel: {run.path / 'best.py'} is another program than the one that was measured")
-    if any(IMAGES_NOT_SEEN in attempt.evaluation.labels for attempt in attempts if attempt.evaluation is not None):
-        say("images not seen: the model of the performance analysis agent refuses them, and was given text")
+    for remark in words.remarks(attempts):
+        say(remark)
     if outcome is not None:
         say(words.ended(outcome))
     say(f"run: {run.path}")
