@@ -231,7 +231,7 @@ class Judge:
         self.close()
 
     def _started(self) -> launch.Process:
-        """Return the running referee; start one if there is none."""
+        """Return the running referee; start one if no referee runs."""
         if self._referee is None:
             self.on_stage(WORDS["evaluator"])
             self._sittings += 1

@@ -24,7 +24,7 @@ class Measurements:
         """Records of this process, by the path they have or would have on disk."""
 
     def get(self, kind: type[R], *measured_on: str, believe: Callable[[R], bool] = lambda _: True) -> R | None:
-        """Return a cached record; None if there is none. Records on disk are used only if `believe` accepts them.
+        """Return a cached record; None if it is not cached. Records on disk are used only if `believe` accepts them.
 
         `measured_on` names what was measured, such as problem and device.
         """
