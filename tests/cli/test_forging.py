@@ -94,7 +94,7 @@ def test_the_run_folder_holds_everything(forged: Forged) -> None:
     answered = {request.identity for request, _ in Exchange(folder / "exchange").answered()}
     recorded = {identity for attempt in RunFolder.open(folder).attempts() for identity in attempt.requests}
     assert asked == answered == recorded
-    assert len(recorded) == 5
+    assert len(recorded) == 6
 
 
 def test_a_finished_run_is_not_gone_on_with(kforge_in_process: RunKforge, forged: Forged) -> None:
@@ -111,7 +111,7 @@ def test_the_outcome_in_words(kforge_in_process: RunKforge, forged: Forged) -> N
     said = ran.stdout.splitlines()
     assert said[-1] == f"run: {forged.folder}"
     assert f"kernel: {forged.folder / 'best.py'}" in said
-    assert any(line.startswith("stopped: 4 iterations done; 5 model calls, 0 tokens; ") for line in said)
+    assert any(line.startswith("stopped: 4 iterations done; 6 model calls, 0 tokens; ") for line in said)
     best = next(number for number, line in enumerate(said) if line.startswith(("best: ", "no faster program")))
     assert "attempt 3, " in said[best]
     assert " over eager" in said[best + 1]
