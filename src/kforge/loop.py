@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kforge.errors import EvaluationError, NothingLeft, RecordingExhausted
+from kforge.errors import CallRefused, EvaluationError, NothingLeft, RecordingExhausted
 from kforge.problems.originality import UNCHANGED, is_unchanged
 from kforge.records import (
     Attempt,
@@ -137,7 +137,7 @@ def forge(
         except NearRoofline as near:
             stopped = str(near)
             break
-        except (RecordingExhausted, NothingLeft) as end:
+        except (RecordingExhausted, NothingLeft, CallRefused) as end:
             stopped = str(end)
             break
         attempt = attempt.model_copy(update={"elapsed": clock.in_all()})
