@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that a user names, without a byte-order mark and with plain line ends. Raises InputError."""
+    """The text of a file that a user names, without a byte-order mark and with plain line ends. Raises InputError if
+    it cannot be read."""
     try:
         return reading.text(path, streams=True).replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -67,7 +68,7 @@ def options(
 def _reference(material: Material, root: Path) -> tuple[str, str]:
     """Return the program that `--reference` names, and its platform. Both are empty without that option.
 
-    Raises InputError.
+    Raises InputError if there is no such file or run, or if its platform contradicts `--reference-platform`.
     """
     named = material.reference
     if not named:

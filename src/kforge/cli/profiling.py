@@ -36,7 +36,7 @@ def profile(
     json: bool,
 ) -> int:
     """Print the page. With imported files alone nothing is run; a problem adds its roofline; a candidate is profiled
-    here, and its counters come from the files. Raises InputError."""
+    here, and its counters come from the files. Raises InputError if a file cannot be read, or if a part is missing."""
     imports, calls = given.imports or [], given.calls
     if image_out is not None:
         picture.check_installed("--image-out")

@@ -31,6 +31,7 @@ from kforge.evaluation.transport.wire import Document
 from kforge.platforms import host
 from kforge.records import (
     Candidate,
+    DeviceFacts,
     Evaluation,
     EvaluationLimits,
     EvaluationPolicy,
@@ -189,6 +190,10 @@ class Judge:
         true."""
         return self._ask("fresh peaks" if fresh else "peaks", None, Peaks)
 
+    def facts(self) -> DeviceFacts:
+        """Return what an author of programs needs to know about the device: what it reports, and its measured rates."""
+        return self._ask("facts", None, DeviceFacts)
+
     def device(self) -> str:
         """Return the name of the device that programs run on, as receipts give it."""
         return self._ask("device", None, DeviceName).name
@@ -231,7 +236,7 @@ class Judge:
         self.close()
 
     def _started(self) -> launch.Process:
-        """Return the running referee; start one if there is none."""
+        """Return the running referee; start one if no referee runs."""
         if self._referee is None:
             self.on_stage(WORDS["evaluator"])
             self._sittings += 1

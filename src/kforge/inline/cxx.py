@@ -145,7 +145,8 @@ def _compile_only(flags: Sequence[str]) -> list[str]:
 
 
 def _run(command: list[str], place: Path) -> None:
-    """Run one step in the build's folder, so that messages contain the short name `kernel.cpp`. Raises CompileError."""
+    """Run one step in the build's folder, so that messages contain the short name `kernel.cpp`. Raises CompileError
+    if the step fails."""
     status, log = steps.run(command, place)
     if status != 0:
         raise CompileError(diagnostics.trim(log) or f"the compiler failed with status {status}", log)

@@ -237,7 +237,7 @@ class DamagedReply(Exception):
 
 
 def read_reply(folder: Path, request: Request) -> Reply | None:
-    """Return the answer to a request in any of its three forms; None where there is none.
+    """Return the answer to a request in any of its three forms; None while it is not answered.
 
     Raises DamagedReply, or RunError for an unreadable file.
     """

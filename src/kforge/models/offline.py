@@ -33,7 +33,7 @@ class ReplayedModel:
             raise ModelError(f"replay: there is no recorded exchange at {folder}")
 
     def complete(self, request: Request) -> Reply:
-        """The recorded answer; it costs nothing now. Raises RecordingExhausted when there is none."""
+        """The recorded answer; it costs nothing now. Raises RecordingExhausted if no answer is recorded."""
         try:
             reply = read_reply(self.folder, request)
         except DamagedReply as damage:

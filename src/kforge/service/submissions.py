@@ -84,7 +84,7 @@ class Submissions:
             return {"problem": problem.name, "attempts": []} if run is None else documents.run(run, run.outcome())
 
     def _run(self, name: str) -> RunFolder:
-        """Return the problem's open run; a new one where there is none."""
+        """Return the problem's open run; a new one if no run is open."""
         if name not in self._runs:
             service = self.service
             options = new_options(

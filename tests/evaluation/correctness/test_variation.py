@@ -276,13 +276,11 @@ def test_ascending_buffers_are_shuffled_or_labelled(evaluate: Evaluate) -> None:
 
 @pytest.mark.parametrize("dtype", ["", ".bool()"])
 def test_drawn_masks_of_the_state_have_other_numbers_of_marks(evaluate: Evaluate, dtype: str) -> None:
-    drawn = "torch.zeros(32).index_fill(0, torch.randperm(32)[:2], 1.0)"
+    drawn = "torch.zeros(32).index_fill(0, torch.randperm(32)[:8], 1.0)"
     more = f"self.register_buffer('keep', {drawn}{dtype})"
     reference = "return (x * self.keep) @ self.weight"
     places = "places = self.keep.nonzero()[:{}, 0]; return x[:, places] @ self.weight[places]"
-    # one evaluation in fifty flips as many marks away as it adds
-    found = [evaluate(reference, places.format(2), more=more).verdict for _ in range(2)]
-    assert any(isinstance(verdict, Mismatch) for verdict in found)
+    assert isinstance(evaluate(reference, places.format(8), more=more).verdict, Mismatch)
     honest = evaluate(reference, places.format(32), more=more)
     assert isinstance(honest.verdict, Correct)
     assert "fixed_buffers" not in honest.labels

@@ -178,3 +178,13 @@ def test_ones_and_zeros_that_were_moved_are_switched_in_places() -> None:
         changed = value != before
         assert 0 < int(changed.sum()) < 128
         assert bool((value[changed] == other).all())
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_a_flipped_mask_has_more_marks_or_fewer_as_asked(dtype: torch.dtype, *, fewer: bool) -> None:
+    for _ in range(100):
+        value = torch.zeros(32).index_fill(0, torch.randperm(32)[:8], 1.0).to(dtype)
+        flip(value, fewer=fewer)
+        marks = int((value != 0).sum())
+        assert marks < 8 if fewer else marks > 8

@@ -69,7 +69,8 @@ def list_questions(name: str | None, *, root: Path | None, all_states: bool, jso
 
 
 def show(name: str, path: str, *, root: Path | None, into: Path | None, json: bool) -> int:
-    """Print one prompt, or write all that wait into a folder with their images. Raises InputError."""
+    """Print one prompt, or write all that wait into a folder with their images. Raises InputError if `name` or `path`
+    names no question that waits."""
     where = root or settings.load().runs
     waiting = [each for each in _asked(where, name) if each.question.is_waiting]
     if into is not None:
@@ -121,7 +122,7 @@ def answer(name: str, path: str, file: Path | None, *, root: Path | None, folder
 
 
 def _asked(root: Path, name: str) -> Iterator[Asked]:
-    """Yield the questions of a run or suite. Raises RunError where there is none of this name."""
+    """Yield the questions of a run or suite. Raises RunError if no run or suite has this name."""
     if (suite := SuiteFolder.find(root, name)) is not None:
         yield from _of_suite(suite)
     else:
@@ -154,7 +155,7 @@ def _one(waiting: Sequence[Asked], name: str) -> Asked:
 
 
 def _named(found: Sequence[Asked], path: str, name: str) -> Asked:
-    """Return the question of this name. Raises InputError where there is none."""
+    """Return the question of this name. Raises InputError if no question has this name."""
     for each in found:
         if each.path == path:
             return each

@@ -177,7 +177,10 @@ class Handover:
             seed = subseed(self.secret, "renewed", self._changes)
             updated = self.updated_names() if self.reference.has_history else []
             if number == 0:
-                fresh = self._far_state(new_state(self.instance, seed, self._state()), seed, self._counters())
+                base = new_state(self.instance, seed, self._state())
+                # masks have more marks than drawn while a program is verified, and fewer in every second round of
+                # timed calls, so that a program can rely on neither
+                fresh = self._far_state(base, seed, self._counters(), fewer=round_of_changes % 2 == 1)
             else:
                 fresh = self._with_changed_places(round_of_changes, number - 1, seed, inputs)
             hand_over(fresh, self.reference.model, self.reference.exact_model)
@@ -226,9 +229,9 @@ class Handover:
         hand_over(state, self.reference.model, self.reference.exact_model)
         self._give(_with_same_memory(self._state(), list(state)))
 
-    def _far_state(self, base: State, seed: int, counters: list[str] | None = None) -> State:
+    def _far_state(self, base: State, seed: int, counters: list[str] | None = None, *, fewer: bool = False) -> State:
         """Return a state with as many unusual changes (other signs, zeros, large values) as the reference accepts
-        together.
+        together. Masks have more elements set than in `base`, or `fewer`.
 
         All are tried at once, then each kind, then halves. So one entry that must not be negative does not prevent the
         others from becoming negative. Changes that were accepted before are tried first.
@@ -241,7 +244,7 @@ class Handover:
         while waiting and tries < (MOST_TRIES if time.monotonic() < end else FEWEST_TRIES):
             part = waiting.popleft()
             tries += 1
-            state = with_changes(base, [*taken, *part], self.instance, seed)
+            state = with_changes(base, [*taken, *part], self.instance, seed, fewer=fewer)
             late = [each.name for each in (*taken, *part) if each.kind == "counter"]
             risky = any(each.kind == "unordered" for each in (*taken, *part))
             if self._takes(state, size, late, on_host=risky):

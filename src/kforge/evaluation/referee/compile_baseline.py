@@ -61,7 +61,7 @@ class CompileBaselines:
         return instance.problem.digest, self._workers.adapter.describe_device(), self._identity
 
     def known(self, instance: Instance) -> CompileBaseline | None:
-        """Return the measurement from the cache; None if there is none."""
+        """Return the measurement from the cache; None if it is not cached."""
         return self._workers.measurements.get(
             CompileBaseline, *self._place(instance), believe=lambda found: found.holds(time.time())
         )
@@ -97,7 +97,8 @@ class CompileBaselines:
         )
 
     def _worker(self, instance: Instance) -> WorkerClient:
-        """Return a worker with the compiled reference, after its first call. Raises EvaluationError.
+        """Return a worker with the compiled reference, after its first call. Raises EvaluationError if it
+        cannot be compiled or called.
 
         Importing torch's compiler takes longer than importing torch. So from the second time on, a prepared fork server
         has it imported (on a host only its front, because the rest remembers folders of the importing process). First

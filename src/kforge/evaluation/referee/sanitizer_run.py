@@ -92,8 +92,8 @@ class SanitizerRun:
         return Sanitization(outcome=outcome, seconds=round(time.monotonic() - start, 3))
 
     def _in_turn(self, sanitizers: tuple[Sanitizer, ...], end: float) -> Outcome:
-        """Return the first finding. If there is none, return which sanitizers found the program clean, and which could
-        not tell."""
+        """Return the first finding. If nothing was found, return which sanitizers found the program clean, and
+        which could not tell."""
         clean: list[SanitizedClean] = []
         not_run: list[str] = []
         for sanitizer, following in zip(sanitizers, (*sanitizers[1:], None), strict=True):

@@ -146,7 +146,8 @@ class WorkerFactory:
         under: Prepared | None = None,
         client: WorkerClient | None = None,
     ) -> WorkerClient:
-        """Return a worker with the reference, loaded, called once and ready to be timed. Raises EvaluationError.
+        """Return a worker with the reference, loaded, called once and ready to be timed. Raises EvaluationError if
+        the worker dies or the reference fails in it.
 
         `client` is a worker that was started in advance. `compile_mode` and `hasty` are for a compiled baseline.
         """

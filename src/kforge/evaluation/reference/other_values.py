@@ -225,14 +225,20 @@ def enlarge_a_row(value: Tensor, chance: random.Random, part: int | None = None)
     value[tuple(chance.randrange(size) for size in value.shape[:along])] *= LARGE
 
 
-def flip(value: Tensor) -> None:
-    """Flip an eighth of a mask's elements, at least one.
+def flip(value: Tensor, *, fewer: bool = False) -> None:
+    """Flip about an eighth of a mask's elements, at least one, so that more elements are set than before, or `fewer`.
 
     Zeros become the mask's other number, and the other way round. In a tensor that is not a mask, numbers near one
     become zero, and numbers near zero become one.
     """
     flipped = torch.rand(value.shape, device=value.device) < 1 / 8
     flipped.view(-1)[int(torch.randint(value.numel(), ()))] = True
+    wanted = (value != 0) == fewer
+    if is_mask(value) and wanted.any() and (flipped & wanted).sum() <= (flipped & ~wanted).sum():
+        # A program that relies on the number of marks would not be noticed if as many were taken away as added.
+        flipped &= wanted
+        places = wanted.reshape(-1).nonzero()
+        flipped.view(-1)[places[int(torch.randint(len(places), ()))]] = True
     if value.dtype == torch.bool:
         value.logical_xor_(flipped)
     elif is_mask(value):

@@ -118,8 +118,11 @@ def far_changes(
     return [Change(kind, name) for kind in KINDS for name in found[kind]]
 
 
-def with_changes(state: State, changes: Iterable[Change], instance: Instance, seed: int) -> State:
-    """Return a copy of a state with these changes made."""
+def with_changes(
+    state: State, changes: Iterable[Change], instance: Instance, seed: int, *, fewer: bool = False
+) -> State:
+    """Return a copy of a state with these changes made. Flipped masks have more elements set than before, or
+    `fewer`."""
     state = copy.deepcopy(state)  # tied entries stay tied
     with seeded(seed), torch.no_grad():
         for change in sorted(changes, key=lambda each: KINDS.index(each.kind)):
@@ -135,7 +138,7 @@ def with_changes(state: State, changes: Iterable[Change], instance: Instance, se
             elif change.kind == "unordered":
                 shuffle(value)
             elif change.kind == "switch" or value.dtype == torch.bool:
-                flip(value)
+                flip(value, fewer=fewer)
             else:
                 ascending = is_ascending(value)
                 move(value, zeros=False)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 WRITES = ("fill", "where", "full", "tensor", "setitem", "scatter", "pad")
-"""Parts of the names of functions that write a constant. A limit of a clamp is none."""
+"""Parts of the names of functions that write a constant. The limits of a clamp are not such
+constants."""
 INSTEAD = 1.0
 """Finite number that is written in place of an infinity or NaN. It is finite in every dtype."""
 

@@ -43,7 +43,8 @@ class Layer:
     leaves = "files, network, other processes and devices are open to the program"
 
     def __init__(self, border: Border, warden: Warden | None = None) -> None:  # noqa: ARG002 - for layers with cells
-        """`warden` was forked while this process was small. A layer with cells forks its own warden if it is None."""
+        """`warden` was forked while this process was small. If it is None, a layer with cells
+        forks a warden of its own."""
         self._border = border
         self._builds: dict[int, Path] = {}
         self._processes = privileges.process_limit()
@@ -79,7 +80,8 @@ class Layer:
             os.killpg(pid, signal.SIGKILL)
 
     def clear(self, pid: int) -> None:
-        """End all processes that a reaped worker has left, and put its builds in order. Raises TimeoutError."""
+        """End all processes that a reaped worker has left, and put its builds in order. Raises TimeoutError if
+        they do not end within CLEAR_SECONDS."""
         builds = self._builds.pop(pid)
         end = time.monotonic() + CLEAR_SECONDS
         while strays := _children() - set(self._builds):

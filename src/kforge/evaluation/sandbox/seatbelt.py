@@ -27,8 +27,8 @@ _SYSTEM = ("/System", "/Library", "/usr", "/bin", "/sbin", "/opt", "/private/var
 
 
 def choose(ladder: Sequence[str]) -> tuple[str, str]:
-    """Return name and description of the layer for a macOS machine. If there is none, the name is empty and the reason
-    follows."""
+    """Return name and description of the layer for a macOS machine. If it has no such layer, the name is
+    empty and the description is the reason."""
     if ladder and ladder[0] != Layer.name and COMMAND.exists():
         return NAME, DESCRIPTION
     if Layer.name in ladder:

@@ -124,7 +124,8 @@ def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
 
 
 def _is_at_a_system_call(pid: int, address: int) -> bool:
-    """Return whether a thread was stopped in a system call that it will repeat. Raises OSError.
+    """Return whether a thread was stopped in a system call that it will repeat. Raises OSError if its memory cannot
+    be read.
 
     The kernel then reports that the thread is in its own code, at the instruction of the system call or behind it.
     """
