@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from kforge.profiling import kernel_lines
 from kforge.profiling.bottleneck import name_bottleneck
+from kforge.profiling.roofline import cache_rates, caution, home
 from kforge.profiling.rows import IDLE, busy_seconds
-from kforge.profiling.wording import amount, cut, percent, time
+from kforge.profiling.wording import amount, binary, cut, percent, time
 from kforge.records import HotSpot, Profile, Roofline, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.records import KernelCounters, Span
+    from kforge.records import CacheLevel, KernelCounters, Peaks, Span
 
 LEAST_SHARE = 0.01
 """Rows with a smaller share of the time are not shown."""
@@ -113,6 +114,8 @@ def roof(seconds: float | None, roofline: Roofline, workload: Workload) -> Itera
     peaks, traffic, flops = roofline.peaks, workload.bytes_moved, workload.flops
     bandwidth, throughput = peaks.bytes_per_second, peaks.flops_per_second
     yield "Device peaks", f"{amount(bandwidth, 'B/s')}, {amount(throughput, 'FLOP/s')} ({peaks.device})"
+    yield from cache_rates(peaks)
+    yield from caution(peaks)
     yield "Roofline floor", f"{time(roofline.floor_seconds)}, {roofline.bound} bound"
     yield "  memory", f"{time(roofline.memory_seconds)} to move {amount(traffic, 'B')}, all data once"
     if flops:
@@ -129,17 +132,48 @@ def roof(seconds: float | None, roofline: Roofline, workload: Workload) -> Itera
 
 def _achieved(seconds: float, roofline: Roofline, workload: Workload) -> Iterator[tuple[str, str]]:
     """Yield lines about the share of the roofline that a call reaches, and its rates."""
-    traffic, flops = workload.bytes_moved, workload.flops
+    traffic, flops, peaks = workload.bytes_moved, workload.flops, roofline.peaks
+    cache = home(traffic, peaks)
     if seconds >= roofline.floor_seconds:
         yield "Share of the roof", f"{roofline.floor_seconds / seconds:.1%}"
-    elif roofline.bound == "memory":
-        yield "Share of the roof", "above it: the data stays in a cache, memory does not bind"
     else:
-        yield "Share of the roof", "above it: fewer operations are done than the reference does"
-    yield (
-        "Achieved",
-        amount(traffic / seconds, "B/s") + (f", {amount(flops / seconds, 'FLOP/s')}" if flops else ""),
-    )
+        yield "Share of the roof", f"above it: {_why_above(roofline, cache)}"
+    if peaks.caches:
+        yield "Data of a call", f"{amount(traffic, 'B')}, all of it once: {_room(cache, peaks)}"
+    yield "Achieved", _rate_reached(traffic / seconds, peaks, cache) + _arithmetic(flops / seconds, peaks)
+
+
+def _rate_reached(rate: float, peaks: Peaks, cache: CacheLevel | None) -> str:
+    """Return the bandwidth that a call reaches, on a host with its share of what memory and the data's cache give."""
+    if not peaks.caches:
+        return amount(rate, "B/s")
+    shares = [f"{percent(rate / peaks.bytes_per_second)} of memory's"]
+    if cache is not None and cache.bytes_per_second is not None:
+        shares.append(f"{percent(rate / cache.bytes_per_second)} of L{cache.level}'s")
+    return f"{amount(rate, 'B/s')} ({', '.join(shares)})"
+
+
+def _why_above(roofline: Roofline, cache: CacheLevel | None) -> str:
+    """Return what it can mean that a call takes less time than the roofline allows."""
+    if roofline.bound == "compute":
+        return "less arithmetic than the reference's operators count, or the peak was measured too low"
+    if cache is not None:
+        return f"the data of a call has room in L{cache.level}, so memory does not bind"
+    return "some of the data stays in a cache, is not read at all, or the bandwidth was measured too low"
+
+
+def _room(cache: CacheLevel | None, peaks: Peaks) -> str:
+    """Return where the data of a call has room."""
+    if cache is None:
+        last = peaks.caches[-1]
+        return f"more than L{last.level} holds ({binary(last.total_bytes)})"
+    return f"has room in L{cache.level} ({binary(cache.total_bytes)})"
+
+
+def _arithmetic(rate: float, peaks: Peaks) -> str:
+    """Return the text about the arithmetic rate that a call reaches; empty if torch counts no operations."""
+    share = f" ({percent(rate / peaks.flops_per_second)} of the peak)" if peaks.caches else ""
+    return f", {amount(rate, 'FLOP/s')}{share}" if rate else ""
 
 
 def _row(spot: HotSpot) -> str:

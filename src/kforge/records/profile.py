@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from kforge.records.device import Peaks
 from kforge.records.numbers import Amount, Count, Finite, Positive
 from kforge.records.record import Record
 
@@ -48,28 +49,6 @@ class KernelCounters(Record):
     """For each kind of arithmetic unit, the share of its peak rate."""
     limits: tuple[str, ...] = ()
     """What prevents more warps from being resident, such as registers."""
-
-
-class Peaks(Record):
-    """The highest rates of a device, measured on it."""
-
-    device: str
-    bytes_per_second: Positive
-    flops_per_second: Positive
-    lowered: dict[str, Positive] = Field(default_factory=dict)
-    """Peak FLOP/s in lower precisions (`tf32`, `half`), if the device has them."""
-    wired_bytes_per_second: Positive | None = None
-    """Rated bandwidth of the memory bus, as the device reports it; None if it reports none."""
-
-    @property
-    def most_bytes_per_second(self) -> float:
-        """Bandwidth that no program can exceed. The measured peak is that of kforge's own kernels; a program may be
-        faster."""
-        return max(self.bytes_per_second, self.wired_bytes_per_second or 0.0)
-
-    def flops(self, precision: str) -> float:
-        """Return the peak FLOP/s for a program of this declared precision."""
-        return self.lowered.get(precision, self.flops_per_second)
 
 
 class Roofline(Record):

@@ -39,9 +39,11 @@ from kforge.evaluation.timing.block_clocks import TIMER
 from kforge.evaluation.timing.fresh_inputs import sets_in_memory
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.instance import Instance, instantiate
-from kforge.profiling import digest, imported, roofline
+from kforge.profiling import digest, imported, rates, roofline
 from kforge.records import (
     CompilationFailure,
+    DeviceFact,
+    DeviceFacts,
     Evaluation,
     HeadToHead,
     HotSpot,
@@ -70,7 +72,8 @@ EMULATED = "emulated"
 
 
 class Evaluator:
-    """Answers the orchestrator's requests: describe, build, evaluate, profile, sanitize, peaks."""
+    """Answers the orchestrator's requests: describe, build, evaluate, profile, sanitize, peaks,
+    facts."""
 
     def __init__(
         self,
@@ -206,6 +209,13 @@ class Evaluator:
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """Return the device's peak rates, from the cache or, with `fresh`, measured again."""
         return measured_peaks(self.workers, fresh=fresh)
+
+    def facts(self) -> DeviceFacts:
+        """Return what the device reports about itself, and its measured rates."""
+        peaks = measured_peaks(self.workers)
+        rows = (*self.adapter.facts(), *rates(peaks))
+        facts = tuple(DeviceFact(name=name, text=text) for name, text in rows)
+        return DeviceFacts(device=peaks.device, facts=facts, peaks=peaks)
 
     def is_fit(self) -> bool:
         """Return whether another problem may be judged in this process: no problem so far has changed torch."""
