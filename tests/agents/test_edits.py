@@ -2,7 +2,7 @@
 
 import pytest
 
-from kforge.agents.parsing import Program, parse_program
+from kforge.agents.parsing import ReadProgram, parse_program
 from kforge.records import GenerationFailure
 
 BASE = '''\
@@ -47,19 +47,19 @@ READABLE = {
 
 @pytest.mark.parametrize("name", READABLE)
 def test_an_edit_is_applied(name):
-    assert parse_program(READABLE[name], base=BASE) == Program(EDITED)
+    assert parse_program(READABLE[name], base=BASE) == ReadProgram(EDITED)
 
 
 def test_edits_are_applied_one_after_the_other():
     both = f"{EDIT}\nand\n\n```\n{edit(LOOP.replace('1;', '1.0f;'), '    // nothing')}```"
-    assert parse_program(both, base=BASE) == Program(BASE.replace(LOOP, "    // nothing"))
+    assert parse_program(both, base=BASE) == ReadProgram(BASE.replace(LOOP, "    // nothing"))
 
 
 def test_an_edit_may_remove_and_add_lines():
     removed = parse_program(edit("        y = x.clone()\n        return y", "        return y"), base=BASE)
-    assert removed == Program(BASE.replace("        y = x.clone()\n        return y", "        return y"))
+    assert removed == ReadProgram(BASE.replace("        y = x.clone()\n        return y", "        return y"))
     longer = parse_program(edit("import torch.nn as nn", "import torch\nimport torch.nn as nn\n"), base=BASE)
-    assert isinstance(longer, Program)
+    assert isinstance(longer, ReadProgram)
     assert longer.source.startswith("import torch\nimport torch.nn as nn\n\n")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.agents.markdown import LONGEST
-from kforge.agents.parsing import Program, parse_program
+from kforge.agents.parsing import ReadProgram, parse_program
 from kforge.agents.recommendations import parse_recommendation
 from kforge.records import GenerationFailure, Recommendation
 
@@ -90,25 +90,25 @@ READABLE = {
 @pytest.mark.parametrize("name", READABLE)
 def test_a_program_is_read(name):
     read = parse_program(READABLE[name])
-    assert isinstance(read, Program), read
+    assert isinstance(read, ReadProgram), read
     assert read.source.replace('    """', '"""') == PROGRAM
     assert bool(read.remark) == name.startswith("several")
 
 
 @pytest.mark.parametrize("fence", ["```", "~~~", "````"])
 def test_fences_inside_a_program_do_not_end_it(fence):
-    assert parse_program(f"Look:\n{block(WITH_FENCES, 'python', fence)}\nDone.") == Program(WITH_FENCES)
+    assert parse_program(f"Look:\n{block(WITH_FENCES, 'python', fence)}\nDone.") == ReadProgram(WITH_FENCES)
 
 
 def test_a_program_that_does_not_parse_is_still_a_program():
     broken = PROGRAM.replace("return x + 1", "return x +")
     read = parse_program(block(OTHER) + block(broken))
-    assert read == Program(broken, "the answer holds 2 different programs, and the last one was taken")
+    assert read == ReadProgram(broken, "the answer holds 2 different programs, and the last one was taken")
 
 
 def test_odd_escapes_in_a_program_are_no_matter():
     odd = PROGRAM.replace('r"""', '"""\\d')
-    assert parse_program(block(odd)) == Program(odd)
+    assert parse_program(block(odd)) == ReadProgram(odd)
 
 
 UNREADABLE = {
@@ -144,7 +144,7 @@ def test_a_program_cut_off_by_its_length_is_not_replaced_by_an_earlier_one():
 
 
 def test_prose_cut_off_after_a_whole_program_does_no_harm():
-    assert parse_program(f"{block(PROGRAM)}\nThis program is so good becau", "length") == Program(PROGRAM)
+    assert parse_program(f"{block(PROGRAM)}\nThis program is so good becau", "length") == ReadProgram(PROGRAM)
 
 
 def test_bare_code_cut_off_in_a_body_is_not_taken_for_whole():
@@ -163,7 +163,7 @@ MESS = st.lists(st.one_of(FRAGMENTS, st.text(max_size=10)), max_size=40).map("".
 @given(MESS, st.sampled_from(["stop", "length", "content_filter", "unknown"]), st.sampled_from([None, PROGRAM]))
 def test_no_text_makes_the_parser_raise(text, finish, base):
     program = parse_program(text, finish, base)
-    if isinstance(program, Program):
+    if isinstance(program, ReadProgram):
         assert program.source.encode().endswith(b"\n")
     else:
         assert program.reason
@@ -177,8 +177,8 @@ def test_no_text_makes_the_parser_raise(text, finish, base):
 )
 def test_a_flood_of_one_piece_is_survived(piece):
     flood = piece * (20_000 // len(piece))
-    assert isinstance(parse_program(flood), (Program, GenerationFailure))
-    assert isinstance(parse_program(f"```python\nclass ModelNew: pass\n{flood}"), (Program, GenerationFailure))
+    assert isinstance(parse_program(flood), (ReadProgram, GenerationFailure))
+    assert isinstance(parse_program(f"```python\nclass ModelNew: pass\n{flood}"), (ReadProgram, GenerationFailure))
     assert isinstance(parse_recommendation(flood), (str, Recommendation))
 
 
@@ -195,4 +195,4 @@ PROSE = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="`~<>\r
 )
 def test_a_fenced_program_comes_out_as_it_went_in(before, after, program, fence, info, finish):
     answer = f"{before}\n{block(program, info, fence)}\n{after}"
-    assert parse_program(answer, finish) == Program(program)
+    assert parse_program(answer, finish) == ReadProgram(program)

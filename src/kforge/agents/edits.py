@@ -24,16 +24,16 @@ LONGEST_QUOTE = 80
 """Most characters of a searched line that a message quotes: enough to find it, and one line on most screens."""
 
 
-class Edit(NamedTuple):
+class Replacement(NamedTuple):
     """One replacement: these lines of the program, and the lines that take their place."""
 
     search: tuple[str, ...]
     replace: tuple[str, ...]
 
 
-def read_edits(answer: str) -> list[Edit] | GenerationFailure:
+def read_edits(answer: str) -> list[Replacement] | GenerationFailure:
     """Return the edits of an answer in order; none where it has none. A failure says which edit is not whole."""
-    edits: list[Edit] = []
+    edits: list[Replacement] = []
     parts: list[list[str]] = []
     indent = ""
     for line in answer.split("\n"):
@@ -45,7 +45,7 @@ def read_edits(answer: str) -> list[Edit] | GenerationFailure:
         elif len(parts) == 1 and _DIVIDES.match(line):
             parts.append([])
         elif len(parts) == 2 and _CLOSES.match(line):
-            edits.append(Edit(*(tuple(part) for part in parts)))
+            edits.append(Replacement(*(tuple(part) for part in parts)))
             parts = []
         elif parts:
             parts[-1].append(line.removeprefix(indent))
@@ -55,7 +55,7 @@ def read_edits(answer: str) -> list[Edit] | GenerationFailure:
     return edits
 
 
-def apply_edits(source: str, edits: list[Edit]) -> str | GenerationFailure:
+def apply_edits(source: str, edits: list[Replacement]) -> str | GenerationFailure:
     """Return the program after all edits, one after the other; or the first edit that does not fit, and why."""
     lines = source.rstrip("\n").split("\n")
     for number, (search, replace) in enumerate(edits, 1):

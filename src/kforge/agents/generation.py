@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.agents.conversation import said
-from kforge.agents.parsing import Program, parse_program
+from kforge.agents.parsing import ReadProgram, parse_program
 from kforge.models import LanguageModel, Message, Reply, Request
 from kforge.platforms.concepts import counterparts
 from kforge.prompts import render
@@ -119,7 +119,7 @@ class GenerationAgent:
         )
         reply = self.model.complete(asked)
         read = self._read(reply, base)
-        if isinstance(read, Program):
+        if isinstance(read, ReadProgram):
             return self._answer(read, (asked,), reply.usage)
 
         again = render("generate_again", template_set=self.template_set, reason=read.reason, edits=base is not None)
@@ -128,14 +128,14 @@ class GenerationAgent:
         remark = f"the generation agent was asked again, because of its first answer: {read.reason}"
         return self._answer(self._read(second, base), (asked, asked_again), reply.usage + second.usage, remark)
 
-    def _read(self, reply: Reply, base: Candidate | None) -> Program | GenerationFailure:
+    def _read(self, reply: Reply, base: Candidate | None) -> ReadProgram | GenerationFailure:
         return parse_program(reply.text, reply.finish, base.source if base is not None else None)
 
     def _answer(
-        self, read: Program | GenerationFailure, asked: Sequence[Request], usage: Usage, remark: str = ""
+        self, read: ReadProgram | GenerationFailure, asked: Sequence[Request], usage: Usage, remark: str = ""
     ) -> Answer:
         requests = tuple(request.identity for request in asked)
-        remarks = tuple(filter(None, [remark, read.remark if isinstance(read, Program) else ""]))
+        remarks = tuple(filter(None, [remark, read.remark if isinstance(read, ReadProgram) else ""]))
         if isinstance(read, GenerationFailure):
             return Answer(failure=read, requests=requests, usage=usage, remarks=remarks)
         candidate = Candidate(source=read.source, platform=self.platform.manifest.name)

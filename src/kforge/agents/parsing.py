@@ -26,7 +26,7 @@ from kforge.records import GenerationFailure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kforge.agents.edits import Edit
+    from kforge.agents.edits import Replacement
 
 _DEFINES = re.compile(r"^[ \t]*class[ \t]+ModelNew\b", re.MULTILINE)
 _CODE_BEGINS = re.compile(r"""^(?:import\s|from\s+\S+\s+import\b|class\s|def\s|@|#|"{3}|'{3}|[A-Za-z_]\w*\s*=)""")
@@ -38,7 +38,7 @@ _LEFT_OUT = re.compile(
 """A comment that stands for code: `# ... (the rest is unchanged)`."""
 
 
-class Program(NamedTuple):
+class ReadProgram(NamedTuple):
     """A program that was read from an answer."""
 
     source: str
@@ -47,7 +47,7 @@ class Program(NamedTuple):
     for."""
 
 
-def parse_program(text: str, finish: str = "stop", base: str | None = None) -> Program | GenerationFailure:
+def parse_program(text: str, finish: str = "stop", base: str | None = None) -> ReadProgram | GenerationFailure:
     """Return the program in an answer, or the reason why the answer has no program.
 
     `finish`: why the answer ended, as the provider says. `base`: the program that edits are applied to; None where
@@ -71,14 +71,16 @@ def parse_program(text: str, finish: str = "stop", base: str | None = None) -> P
         return _last_of(programs, finish)
     wrapped = _program_in_json(answer, blocks)
     if wrapped is not None:
-        return Program(_finished(wrapped))
+        return ReadProgram(_finished(wrapped))
     if finish == "length":
         return GenerationFailure(reason=_cut_off(finish))
     bare = _bare_program(answer)
-    return Program(_finished(bare)) if bare is not None else GenerationFailure(reason=_missing(answer, blocks, finish))
+    return (
+        ReadProgram(_finished(bare)) if bare is not None else GenerationFailure(reason=_missing(answer, blocks, finish))
+    )
 
 
-def _edited(base: str | None, edits: list[Edit], finish: str) -> Program | GenerationFailure:
+def _edited(base: str | None, edits: list[Replacement], finish: str) -> ReadProgram | GenerationFailure:
     """Return the last program after these edits."""
     if base is None:
         return GenerationFailure(reason="the answer has edits, and there is no last program to edit; give a whole file")
@@ -89,10 +91,10 @@ def _edited(base: str | None, edits: list[Edit], finish: str) -> Program | Gener
         return changed
     if _DEFINES.search(changed) is None:
         return GenerationFailure(reason="after the edits, the program no longer defines the class ModelNew")
-    return Program(changed)
+    return ReadProgram(changed)
 
 
-def _last_of(programs: list[CodeBlock], finish: str) -> Program | GenerationFailure:
+def _last_of(programs: list[CodeBlock], finish: str) -> ReadProgram | GenerationFailure:
     """Return the last of the programs in an answer."""
     last = programs[-1]
     if not last.closed and (finish == "length" or not _is_program(last.text)):
@@ -104,7 +106,7 @@ def _last_of(programs: list[CodeBlock], finish: str) -> Program | GenerationFail
     texts = {_finished(block.text) for block in programs}
     different = sum(not any(other != text and other in text for other in texts) for text in texts)
     remark = f"the answer holds {different} different programs, and the last one was taken" if different > 1 else ""
-    return Program(_finished(last.text), remark)
+    return ReadProgram(_finished(last.text), remark)
 
 
 def _program_in_json(answer: str, blocks: list[CodeBlock]) -> str | None:
