@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.errors import NothingLeft, RecordingExhausted
+from kforge.errors import CallRefused, NothingLeft, RecordingExhausted
 from kforge.loop.iteration import Iteration
 from kforge.loop.proving import Prover
 from kforge.loop.round import NearRoofline, Round
@@ -48,7 +48,7 @@ def forge(
                 if limits.reached(attempts) is not None:
                     break
                 begin = time.monotonic()
-        except (NearRoofline, RecordingExhausted, NothingLeft) as end:
+        except (NearRoofline, RecordingExhausted, NothingLeft, CallRefused) as end:
             stopped = str(end)
         unused += work.unused()
         if stopped is not None:
