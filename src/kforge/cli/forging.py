@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
-from kforge.agents.analysis import IMAGES_NOT_SEEN
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
 from kforge.cli.options import Material
 from kforge.cli.output import documents, words
@@ -232,6 +231,5 @@ def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
 
 def _remarks(run: RunFolder, attempts: Sequence[Attempt]) -> Iterator[str]:
     """Yield what a user must know about the models of a run, a line each."""
-    if any(IMAGES_NOT_SEEN in attempt.evaluation.labels for attempt in attempts if attempt.evaluation is not None):
-        yield "images not seen: the model of the performance analysis agent refuses them, and was given text"
+    yield from words.remarks(attempts)
     yield from Exchange(run.exchange).notes()

@@ -66,7 +66,7 @@ def _speedup(row: Progress) -> str:
         return "nothing correct yet"
     if row.speedup is None:
         return "not timed"
-    return times(row.speedup) if row.doubt is None else f"not measured (disturbed; {row.speedup.median:.2f}x seen)"
+    return times(row.speedup) if row.doubt is None else f"not measured ({row.speedup.median:.2f}x seen)"
 
 
 def _table(title: str, *columns: str) -> Table:
