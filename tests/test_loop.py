@@ -418,7 +418,7 @@ def test_a_finished_stage_is_not_done_again(judge: Judge, run: RunFolder, tmp_pa
 
 
 def test_time_is_the_clocks_over_all_sessions(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
-    work = workshop(run, judge, scripted(tmp_path, "no program", "none again"))
+    work = workshop(run, judge, scripted(tmp_path, *["no program", "none again"] * 2))
     began = time.monotonic()
     loop = forge(run, work, RunLimits(2, replications=0), began - 50.0)
     with run.writing():

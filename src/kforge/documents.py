@@ -40,11 +40,13 @@ def sanitization(value: Sanitization | None) -> dict[str, Any]:
 
 
 def attempt(value: Attempt) -> dict[str, Any]:
-    document = {"index": value.index, "phase": value.phase}
+    document: dict[str, Any] = {"index": value.index, "phase": value.phase}
     if value.parent is not None:
         document["parent"] = value.parent
     if value.recommendation is not None:
         document["recommendation"] = as_json(value.recommendation)
+    if value.remarks:
+        document["remarks"] = list(value.remarks)
     outcome = evaluation(value.evaluation) if value.evaluation is not None else as_json(value.verdict)
     outcome.pop("receipt", None)
     if value.unchanged is not None:

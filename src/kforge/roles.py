@@ -38,11 +38,13 @@ class Answer(Record):
 
     candidate: Candidate | None = None
     failure: GenerationFailure | None = None
-    request: str
-    """Exchange identity of the call."""
+    requests: tuple[str, ...]
+    """Exchange identities of the calls: one, and one more when the first answer could not be read."""
     usage: Usage
     labels: tuple[str, ...] = ()
     """Facts about how the program was made that a reader should know and no evaluator can see: `algebraic`."""
+    remarks: tuple[str, ...] = ()
+    """What was unusual about the model's answers, a sentence each, for the user and for the next prompt."""
     unchanged: str | None = None
     """Why the candidate is the original module unchanged; absent where it is another program."""
 
@@ -63,6 +65,8 @@ class Advice(Record):
     usage: Usage
     labels: tuple[str, ...] = ()
     """Facts about how the recommendation was made that a reader should know: `images_not_seen`."""
+    remarks: tuple[str, ...] = ()
+    """What was unusual about the model's answers, a sentence each."""
 
 
 class Tried(Record):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.agents.conversation import said
+from kforge.agents.evidence import unfounded
 from kforge.agents.markdown import without_thinking
-from kforge.agents.parsing import parse_recommendation
+from kforge.agents.recommendations import parse_recommendation
 from kforge.models import IMAGES_REFUSED, Image, LanguageModel, Message, Reply, Request
 from kforge.profiling.picture import draw
 from kforge.prompts import render, trim
@@ -85,19 +87,23 @@ class AnalysisAgent:
     def _advice(self, asked: Request, reply: Reply | None = None) -> Advice:
         """Return the recommendation in the model's answer to this question. `reply`: the answer, if it was asked."""
         reply = reply or self.model.complete(asked)
-        read = parse_recommendation(reply.text)
+        read = parse_recommendation(reply.text, reply.finish)
         if isinstance(read, Recommendation):
-            return Advice(recommendation=read, requests=(asked.identity,), usage=reply.usage)
+            return Advice(
+                recommendation=read, requests=(asked.identity,), usage=reply.usage, remarks=_doubts(read, asked, reply)
+            )
 
         again = render("analyze_again", template_set=self.template_set, reason=read)
-        said = Message(role="assistant", text=reply.text, fingerprint=reply.text)
-        asked_again = self._request(*asked.messages, said, Message(role="user", **again._asdict()))
+        asked_again = self._request(*asked.messages, said(reply), Message(role="user", **again._asdict()))
         second = self.model.complete(asked_again)
-        read = parse_recommendation(second.text)
+        remark = f"the performance analysis agent was asked again, because of its first answer: {read}"
+        read = parse_recommendation(second.text, second.finish)
+        doubts = _doubts(read, asked, second) if isinstance(read, Recommendation) else ()
         return Advice(
             recommendation=read if isinstance(read, Recommendation) else _from_prose((second, reply), read),
             requests=(asked.identity, asked_again.identity),
             usage=reply.usage + second.usage,
+            remarks=(remark, *doubts),
         )
 
     def _drawn(self, profile: Profile, workload: Workload) -> tuple[Image, ...]:
@@ -126,6 +132,18 @@ class AnalysisAgent:
         return Request(
             agent="analysis", model=self.model.name, messages=messages, max_tokens=MAX_TOKENS, step=self.step
         )
+
+
+def _doubts(read: Recommendation, asked: Request, reply: Reply) -> tuple[str, ...]:
+    """Return a remark on evidence that is in nothing that the agent was shown.
+
+    An answer that cost no call was recorded for the profile of another run, and is not held to this one's.
+    """
+    shown = "\n".join(message.text for message in asked.messages)
+    invented = unfounded(read.evidence, shown) if reply.usage.requests else ()
+    if not invented:
+        return ()
+    return (f"the recommendation's evidence names {', '.join(invented)}, which is not in the profile",)
 
 
 def _from_prose(replies: Sequence[Reply], reason: str) -> Recommendation:

@@ -27,6 +27,8 @@ class ForgeOptions(TypedDict, total=False):
     the same names."""
 
     analyst: str
+    model_settings: str
+    analyst_settings: str
     iterations: int
     target_speedup: float
     budget_minutes: float

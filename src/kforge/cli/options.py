@@ -113,6 +113,16 @@ class Growth:
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
     analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = ""
+    model_settings: Annotated[
+        str,
+        typer.Option(
+            "--model-settings",
+            help="How the model is asked, such as effort=high,temperature=0.2,seed=7,context=128000,max_tokens=16000.",
+        ),
+    ] = ""
+    analyst_settings: Annotated[
+        str, typer.Option("--analyst-settings", help="The same for the analysis agent. Default: --model-settings.")
+    ] = ""
     profile_as: Annotated[
         ProfileForm,
         typer.Option("--profile-as", help="How the analysis agent gets a profile; image and both draw it."),

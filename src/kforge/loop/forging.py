@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.errors import NothingLeft, RecordingExhausted
+from kforge.errors import CallRefused, NothingLeft, RecordingExhausted
 from kforge.loop.iteration import Iteration, NearRoofline
 from kforge.loop.proving import Prover
 from kforge.records import Outcome, Usage, why_no_kernel
@@ -38,7 +38,7 @@ def forge(
         except NearRoofline as near:
             stopped = str(near)
             break
-        except (RecordingExhausted, NothingLeft) as end:
+        except (RecordingExhausted, NothingLeft, CallRefused) as end:
             stopped = str(end)
             break
         attempt = attempt.model_copy(update={"elapsed": clock.in_all()})

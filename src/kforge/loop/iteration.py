@@ -76,7 +76,8 @@ class Iteration:
             unchanged=self._why_unchanged(answer),
             evaluation=evaluation,
             failure=answer.failure,
-            requests=(*(advice.requests if advice else ()), answer.request),
+            requests=(*(advice.requests if advice else ()), *answer.requests),
+            remarks=(*(advice.remarks if advice else ()), *answer.remarks),
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
         attempt = HeadToHeads(self.run, self.workshop.judge).compared(attempt, self.attempts)

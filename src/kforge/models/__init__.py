@@ -15,6 +15,7 @@ from kforge.errors import ModelError
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
 from kforge.models.exchange import Exchange, ExchangedModel, Question, spent
 from kforge.models.images import Image, NamedImages, read_images
+from kforge.models.model_settings import ModelSettings, NamedSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +28,9 @@ __all__ = [
     "Image",
     "LanguageModel",
     "Message",
+    "ModelSettings",
     "NamedImages",
+    "NamedSettings",
     "Question",
     "Reply",
     "Request",
@@ -40,18 +43,26 @@ _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such a
 
 
 def open_model(
-    name: str, *, exchange: Path, keys: Mapping[str, str], tell: Callable[[str], None] = lambda _: None
-) -> LanguageModel:
+    name: str,
+    *,
+    exchange: Path,
+    keys: Mapping[str, str],
+    settings: ModelSettings | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> ExchangedModel:
     """Return the model of this name. Its calls are recorded in the folder `exchange`, and answered from it when
     recorded.
 
-    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. `tell` gets progress reports while a provider does not
-    answer. Raises ModelError, before any call, for an unknown name, a missing recording or script, a missing extra or a
-    missing key.
+    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. `settings`: how the model is asked; the result's `remark`
+    names those that this model does not take. `tell` gets progress reports while a provider does not answer.
+
+    Raises ModelError, before any call, for an unknown name, a missing recording or script, a missing extra or a missing
+    key.
     """
     from kforge.models.offline import AwaitedModel, ReplayedModel, ScriptedModel
 
     folder = Exchange(exchange)
+    settings = settings or ModelSettings()
     kind, colon, rest = name.partition(":")
     source: LanguageModel
     if name == "exchange":
@@ -65,5 +76,6 @@ def open_model(
     else:
         from kforge.models.providers import ProviderModel
 
-        source = ProviderModel.open(name, keys, tell=tell)
-    return ExchangedModel(source, folder)
+        provider = ProviderModel.open(name, keys, tell=tell)
+        return ExchangedModel(provider, folder, settings, provider.unused(settings))
+    return ExchangedModel(source, folder, settings, settings.sent)

@@ -33,6 +33,10 @@ class Request(Record):
     max_tokens: int
     temperature: float | None = None
     """Absent: the model's own default, because many models refuse any other."""
+    effort: str | None = None
+    """How long a reasoning model thinks. Absent: the model's own default."""
+    seed: Count | None = None
+    """Seed of the model's random choices. Absent: none."""
     step: Count = 0
     """Index of the attempt that the question is asked for."""
 
@@ -81,6 +85,8 @@ class Reply(Record):
     """The model that really answered, as the provider names it."""
     finish: str
     """`stop`, or why the answer ended early: `length`, `content_filter`, `images_refused`, …"""
+    notes: tuple[str, ...] = ()
+    """What a user must know about the call, in words: settings that were not used, another model than the one asked."""
 
 
 class LanguageModel(Protocol):

@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from kforge import durable
 from kforge.errors import ModelError, RunError
 from kforge.models.conversation import LanguageModel, Reply, Request
+from kforge.models.model_settings import ModelSettings
 from kforge.records import Usage
 
 if TYPE_CHECKING:
@@ -111,6 +112,10 @@ class Exchange:
             if (reply := self._reply(name, request)) is not None:
                 yield request, reply
 
+    def notes(self) -> list[str]:
+        """Return what a user must know about the calls, each remark once."""
+        return list(dict.fromkeys(note for _, reply in self.answered() for note in reply.notes))
+
     def questions(self) -> list[Question]:
         """Return all questions in the order in which they were asked. Raises RunError for an unreadable file."""
         requests = _requests(self.folder)
@@ -173,9 +178,18 @@ class Exchange:
 class ExchangedModel:
     """A model behind its exchange: a recorded request is answered from the folder."""
 
-    def __init__(self, source: LanguageModel, exchange: Exchange) -> None:
+    def __init__(
+        self,
+        source: LanguageModel,
+        exchange: Exchange,
+        settings: ModelSettings | None = None,
+        unused: tuple[str, ...] = (),
+    ) -> None:
+        """`unused`: names of the settings that `source` does not know. Every reply says so."""
         self.source = source
         self.exchange = exchange
+        self.settings = settings or ModelSettings()
+        self.unused = unused
 
     @property
     def name(self) -> str:
@@ -186,16 +200,27 @@ class ExchangedModel:
 
         A recorded reply keeps its original cost, so a resumed run reports the same cost as an uninterrupted one.
         `spent` counts each reply of a run once.
+
+        Raises PromptTooLong for a prompt that does not fit into the context limit, and else what the source raises.
         """
         recorded = self.exchange.reply(request)
+        if recorded is None:
+            request = self.settings.applied_to(request)
         if recorded is None or not self.exchange.was_asked(request):
             # also for a reply that was put there in advance: the folder is the recording
             self.exchange.write_request(request)
         if recorded is not None:
             return recorded
         reply = self.source.complete(request)
+        if self.remark:
+            reply = reply.model_copy(update={"notes": (*reply.notes, self.remark)})
         self.exchange.write_reply(request, reply)
         return reply
+
+    @property
+    def remark(self) -> str:
+        """Return which settings the model is asked without; empty where it takes all of them."""
+        return f"{self.name} does not take {' and '.join(self.unused)}, and is asked without" if self.unused else ""
 
 
 def spent(folder: Path) -> Usage:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ModelError, ProviderError
 from kforge.models.conversation import IMAGES_REFUSED, Reply, Request
+from kforge.models.names import AT_URL, is_same_model
+from kforge.models.provider_settings import unused_settings, wire_settings
 from kforge.records import Usage
 
 if TYPE_CHECKING:
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as PydanticModel
     from pydantic_ai.providers import Provider
 
+    from kforge.models.model_settings import ModelSettings
+
 SERVER_KEY = "KFORGE_SERVER_API_KEY"
 """The variable with the key for a server given by URL, if it needs one."""
 
-_AT_URL = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)")
 _PASSING = frozenset({408, 409, 425, 429})
 """Client error statuses for which a retry can help, as for every 5xx."""
 _UNPROCESSABLE = frozenset({400, 413, 415, 422})
@@ -108,7 +111,7 @@ class ProviderModel:
             raise ModelError(f"unknown model {name!r}: there is no provider {provider!r}") from error
         except ImportError as error:
             raise ModelError(f"model {name!r} needs a package that is not installed: {_line(error)}") from error
-        at_url = _AT_URL.fullmatch(model)
+        at_url = AT_URL.fullmatch(model)
         if at_url is None:
             key = _key(provider, keys, name)
             arguments = {"api_key": key}
@@ -127,6 +130,10 @@ class ProviderModel:
         except (UserError, TypeError, ImportError) as error:
             raise ModelError(f"model {name!r} cannot be opened: {_line(error, key)}") from None
         return cls(name, client, key=key, priced=at_url is None, patience=patience, tell=tell)
+
+    def unused(self, settings: ModelSettings) -> tuple[str, ...]:
+        """Return the names of the given settings that this provider or model does not take."""
+        return unused_settings(settings, self._client)
 
     def complete(self, request: Request) -> Reply:
         """Ask the provider, and retry while the error may be temporary.
@@ -166,12 +173,8 @@ class ProviderModel:
 
     async def _ask(self, request: Request) -> ModelResponse:
         from pydantic_ai.models import ModelRequestParameters
-        from pydantic_ai.settings import ModelSettings
 
-        # The provider's own retries would hide attempts and waits from kforge.
-        settings = ModelSettings(max_tokens=request.max_tokens, timeout=self._patience.timeout, max_retries=0)
-        if request.temperature is not None:
-            settings["temperature"] = request.temperature
+        settings = wire_settings(request, self._client, self._patience.timeout)
         async with asyncio.timeout(self._patience.timeout), self._client:
             return await self._client.request(_history(request), settings, ModelRequestParameters())
 
@@ -186,7 +189,13 @@ class ProviderModel:
             ),
             model=response.model_name or self.name,
             finish=response.finish_reason or "unknown",
+            notes=self._another_model(response.model_name or ""),
         )
+
+    def _another_model(self, answered: str) -> tuple[str, ...]:
+        if is_same_model(self.name, answered):
+            return ()
+        return (f"another model answered: {self.name} was asked, and the reply is by {answered!r}",)
 
 
 def _key(provider: str, keys: Mapping[str, str], name: str) -> str:

@@ -77,6 +77,9 @@ class Attempt(Record):
     """The generation failure, if no program could be read; otherwise None."""
     requests: tuple[str, ...] = ()
     """Identities of this iteration's model calls in the exchange folder."""
+    remarks: tuple[str, ...] = ()
+    """What was unusual about the agents' answers, a sentence each: that an answer could not be read and was asked for
+    again, or that evidence is not in the profile."""
     usage: Usage = Usage()
     seconds: Amount = 0.0
     """Wall time of the iteration: models and evaluation."""

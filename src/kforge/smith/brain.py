@@ -147,7 +147,7 @@ class Smith:
         candidate = Candidate(source=source, platform=self.platform.manifest.name)
         return Answer(
             candidate=candidate,
-            request=f"{NAME}:{candidate.digest[:16]}",
+            requests=(f"{NAME}:{candidate.digest[:16]}",),
             usage=Usage(),
             labels=(LABEL,) if not ALGEBRAIC.isdisjoint(rules) else (),
             unchanged=self._why_no_kernels(problem) or (no_kernels if not plan.kernels else None),

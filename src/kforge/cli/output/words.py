@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.agents.analysis import IMAGES_NOT_SEEN
 from kforge.records import (
     Correct,
     Mismatch,
@@ -139,6 +140,14 @@ def line(attempt: Attempt) -> str:
     else:
         said = detail(attempt.verdict) + (head_to_head(attempt) if attempt.is_correct else "")
     return f"{attempt.index} {attempt.phase}: {state}: {said}"
+
+
+def remarks(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Describe what was unusual about the agents' answers, a line for each remark."""
+    if any(IMAGES_NOT_SEEN in attempt.evaluation.labels for attempt in attempts if attempt.evaluation is not None):
+        yield "images not seen: the model of the performance analysis agent refuses them, and was given text"
+    for attempt in attempts:
+        yield from (f"attempt {attempt.index}: {remark}" for remark in attempt.remarks)
 
 
 def correctness(verdict: Correct) -> str:
