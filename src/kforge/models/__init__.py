@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
-from kforge.models.exchange import Exchange, ExchangedModel, Question, spent
+from kforge.models.exchange import Exchange, ExchangedModel, Question
 from kforge.models.images import Image, NamedImages, read_images
+from kforge.models.ledger import Call, Ledger
 from kforge.models.model_settings import ModelSettings, NamedSettings
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMAGES_REFUSED",
+    "Call",
     "Exchange",
     "ExchangedModel",
     "Image",
     "LanguageModel",
+    "Ledger",
     "Message",
     "ModelSettings",
     "NamedImages",
@@ -37,7 +40,6 @@ __all__ = [
     "is_remote",
     "open_model",
     "read_images",
-    "spent",
 ]
 
 _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"

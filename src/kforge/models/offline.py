@@ -111,7 +111,7 @@ class ScriptedModel:
         if position >= len(self.lines):
             raise RecordingExhausted(f"{self.name} holds {len(self.lines)} replies, and all of them are used")
         line = self.lines[position]
-        return Reply(text=line.text, usage=Usage(requests=1), model=self.name, finish=line.finish)
+        return Reply(text=line.text, usage=Usage(requests=1, cost_usd=0.0), model=self.name, finish=line.finish)
 
 
 def _read_script(path: Path) -> list[_Line]:

@@ -290,6 +290,8 @@ class Begin(WireMessage, kind=11):
     platform_folder: str
     build_cache: str
     precision: str
+    flags: Tree = ()
+    """Compiler flags that are added to every build of `kforge.inline`, for example for line numbers."""
 
 
 @dataclass(frozen=True)
@@ -403,6 +405,14 @@ class Watch(WireMessage, kind=23):
     """Run the prepared block under torch's profiler, and report which kernels the device ran."""
 
 
+@dataclass(frozen=True)
+class Explain(WireMessage, kind=24):
+    """Say to which lines of the program's sources these samples belong."""
+
+    positions: Tree
+    """A list of (file, bytes from where the file is mapped first, number of samples)."""
+
+
 # --- worker to referee --------------------------------------------------------------------------------------
 
 
@@ -457,6 +467,13 @@ class Profiled(WireMessage, kind=68):
     """A list of (name, calls, seconds)."""
     timeline: Tree = None
     """A list of (name, nanoseconds after the first one began, seconds)."""
+
+
+@dataclass(frozen=True)
+class Explained(WireMessage, kind=72):
+    """Where samples lie, as the JSON of an `AuthoredCode`; may be a lie."""
+
+    document: str
 
 
 @dataclass(frozen=True)
