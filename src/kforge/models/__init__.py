@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
-from kforge.models.exchange import Exchange, ExchangedModel, Question, spent
+from kforge.models.exchange import Exchange, ExchangedModel, Question
 from kforge.models.images import Image, NamedImages, read_images
+from kforge.models.ledger import Call, Ledger
 from kforge.models.model_settings import ModelSettings, NamedSettings
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMAGES_REFUSED",
+    "Call",
     "Exchange",
     "ExchangedModel",
     "Image",
     "LanguageModel",
+    "Ledger",
     "Message",
     "ModelSettings",
     "NamedImages",
@@ -34,12 +37,21 @@ __all__ = [
     "Question",
     "Reply",
     "Request",
+    "is_remote",
     "open_model",
     "read_images",
-    "spent",
 ]
 
 _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
+
+
+OFFLINE = ("builtin", "replay", "exchange", "scripted")
+"""Kinds of models that make no network call. Their questions are asked in one order, so that a script fits."""
+
+
+def is_remote(name: str) -> bool:
+    """Return whether a model is asked over a network, so that several of its answers can be awaited at once."""
+    return name.partition(":")[0] not in OFFLINE
 
 
 def open_model(
