@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Self
 
 from kforge.agents.conversation import said
 from kforge.agents.evidence import unfounded
@@ -45,8 +46,13 @@ class AnalysisAgent:
         self.template_set = template_set
         self.profile_as = profile_as
         self.images = tuple(images)
-        self._refuses_images = False
+        self._refused = set[str]()  # shared with the agent's copies for other attempts
         self.step = 0
+
+    def at(self, step: int) -> Self:
+        twin = copy(self)
+        twin.step = step
+        return twin
 
     def recommend(
         self,
@@ -69,13 +75,14 @@ class AnalysisAgent:
             return self._advice(self._question(facts))
         refused: tuple[str, ...] = ()
         cost = Usage()
-        if not self._refuses_images:
+        if not self._refused:
             asked = self._question(facts, drawn=self._drawn(profile, workload), given=self.images)
             reply = self.model.complete(asked)
             if reply.finish != IMAGES_REFUSED:
                 return self._advice(asked, reply)
             # remembered, so that the next questions of the run do not begin with a refusal
-            self._refuses_images, refused, cost = True, (asked.identity,), reply.usage
+            self._refused.add(asked.identity)
+            refused, cost = (asked.identity,), reply.usage
         advice = self._advice(self._question(facts))
         update = {
             "requests": (*refused, *advice.requests),

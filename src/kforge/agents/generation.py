@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kforge.agents.conversation import said
 from kforge.agents.parsing import ReadProgram, parse_program
@@ -59,6 +60,11 @@ class GenerationAgent:
         self.reference = reference
         self.template_set = template_set
         self.step = 0
+
+    def at(self, step: int) -> Self:
+        twin = copy(self)
+        twin.step = step
+        return twin
 
     def write(self, problem: Problem, workload: Workload) -> Answer:
         return self._ask("generate", problem=problem, workload=workload)

@@ -127,6 +127,14 @@ class Growth:
         ProfileForm,
         typer.Option("--profile-as", help="How the analysis agent gets a profile; image and both draw it."),
     ] = ProfileForm.TEXT
+    search: Annotated[
+        str,
+        typer.Option(
+            "--search",
+            metavar="STRATEGY",
+            help="Which attempts are continued: linear (the paper), best-of:N, beam:K or tree.",
+        ),
+    ] = "linear"
     iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5
     target_speedup: Annotated[
         float,

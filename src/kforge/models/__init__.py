@@ -37,11 +37,21 @@ __all__ = [
     "Question",
     "Reply",
     "Request",
+    "is_remote",
     "open_model",
     "read_images",
 ]
 
 _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
+
+
+OFFLINE = ("builtin", "replay", "exchange", "scripted")
+"""Kinds of models that make no network call. Their questions are asked in one order, so that a script fits."""
+
+
+def is_remote(name: str) -> bool:
+    """Return whether a model is asked over a network, so that several of its answers can be awaited at once."""
+    return name.partition(":")[0] not in OFFLINE
 
 
 def open_model(

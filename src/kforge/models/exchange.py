@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -41,6 +42,8 @@ PROMPT = ".prompt.md"
 WRITTEN_REPLIES = (".reply.md", ".reply.txt")
 """Endings of the files that a person or a coding agent may answer in; the first is the one that prompts name."""
 REPLIES = (".reply.json", *WRITTEN_REPLIES)
+_NAMING = threading.Lock()
+"""Held while a question gets its number: several threads may ask at once. One for all folders, since it is short."""
 _NUMBERED = re.compile(r"(\d{3,9})-(?:generation|analysis)")
 
 
@@ -86,10 +89,11 @@ class Exchange:
 
         Raises RunError when they cannot be written.
         """
-        name = find_name(self.folder, request) or self._next_name(request)
-        for file, image in request.image_files(name):
-            self.write(file, image.content)
-        self.write(f"{name}{REQUEST}", request.to_json(indent=2) + "\n")
+        with _NAMING:
+            name = find_name(self.folder, request) or self._next_name(request)
+            for file, image in request.image_files(name):
+                self.write(file, image.content)
+            self.write(f"{name}{REQUEST}", request.to_json(indent=2) + "\n")
         return name
 
     def was_asked(self, request: Request) -> bool:

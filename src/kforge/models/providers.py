@@ -11,11 +11,11 @@ import random
 import re
 import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ModelError, ProviderError
+from kforge.models import event_loop
 from kforge.models.conversation import IMAGES_REFUSED, Reply, Request
 from kforge.models.names import is_same_model, provider_and_model
 from kforge.models.prices import price_table
@@ -23,7 +23,7 @@ from kforge.models.provider_settings import unused_settings, wire_settings
 from kforge.records import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model as PydanticModel
@@ -147,7 +147,7 @@ class ProviderModel:
             number = f"attempt {failures} of {patience.attempts}"
             self._tell(f"waiting for {self.name}, {number}, at most {patience.timeout:g} s each")
             try:
-                return self._reply(_run(self._ask(request)), failures)
+                return self._reply(event_loop.run(self._ask(request)), failures)
             # Client libraries raise different errors for a broken answer. All mean the same to a run.
             except Exception as error:
                 reason = _unreachable(error)
@@ -284,13 +284,3 @@ def _line(error: Exception, key: str = "") -> str:
     if key:
         text = text.replace(key, "[key]")
     return text if len(text) <= 300 else f"{text[:300]}…"
-
-
-def _run(question: Coroutine[Any, Any, ModelResponse]) -> ModelResponse:
-    """Run a coroutine to its end, in a separate thread where an event loop already runs (a notebook)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(question)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, question).result()

@@ -71,6 +71,9 @@ class Attempt(Record):
     profile: Profile | None = None
     """The parent's profile, in an optimization pass."""
     recommendation: Recommendation | None = None
+    """The recommendation that was followed, in an optimization pass."""
+    others: tuple[Recommendation, ...] = ()
+    """Further ideas of the same advice, best first, which later attempts may follow."""
     candidate: Candidate | None = None
     """The program; None after a generation failure."""
     unchanged: str | None = None
