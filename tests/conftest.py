@@ -183,13 +183,14 @@ def two_threads() -> Iterator[None]:
 def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cache of a user who has calibrated this machine: on a busy one it would be done in every process anew."""
     from kforge import platforms
-    from kforge.evaluation.referee.measurement_cache import Measurements
+    from kforge.evaluation.referee.measurement_cache import Measurements, peaks_on
     from kforge.records import Peaks
 
     folder = tmp_path_factory.mktemp("home") / "cache" / "kforge"
     device = platforms.find("null").adapter.describe_device()
     peaks = Peaks(device=device, bytes_per_second=1e11, flops_per_second=1e12)
-    Measurements(folder).put(peaks, device, version("torch"), lasting=True)
+    for platform in ("null", "cpu"):
+        Measurements(folder).put(peaks, *peaks_on(platform, device, version("torch")), lasting=True)
     return folder
 
 

@@ -73,6 +73,7 @@ class ModelNew(nn.Module):
 """
 ANSWERS = [
     "Let me think about it.",
+    "Let me think about it again.",
     PROGRAM.format("0.002", "1"),
     PROGRAM.format("0.02", "self.shift"),
     json.dumps(
@@ -86,9 +87,9 @@ ANSWERS = [
     ),
     PROGRAM.format("0.0005", "self.shift"),
 ]
-"""A failure, a repair, a repair that is correct but slow, a recommendation, and a rewrite that is faster beyond any
-noise of a busy machine: which of the two is the best must not depend on the weather. That is why they wait; and awake,
-since whose code does the work of one that sleeps is looked for in vain for seconds."""
+"""A failure (asked for twice), a repair, a repair that is correct but slow, a recommendation, and a rewrite that is
+faster beyond any noise of a busy machine: which of the two is the best must not depend on the weather. That is why they
+wait; and awake, since whose code does the work of one that sleeps is looked for in vain for seconds."""
 EXPECTED = [
     ("generation_failure", "functional", None),
     ("mismatch", "functional", 0),

@@ -64,7 +64,8 @@ def read(path: Path, *, most: int = LARGEST) -> bytes:
 
 
 def make_folder(path: Path, *, within: Path | None = None) -> None:
-    """Make a folder that survives a crash; an existing one is fine. Raises RunError."""
+    """Make a folder that survives a crash; an existing one is fine. Raises RunError if it cannot be made, or lies
+    behind a link."""
     refuse_links(path, within)
     try:
         path.mkdir(parents=True, exist_ok=True)

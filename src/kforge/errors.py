@@ -10,6 +10,9 @@ KforgeError
 ├── WaitingForReplies          exit status 75: requests are written, replies are not there yet
 ├── RecordingExhausted         a replayed exchange has no reply for this request
 ├── NothingLeft                an agent has no further change to try; the run ends with what it has
+├── CallRefused                a model is not asked, because of a limit; the run ends with what it has
+│   ├── BudgetSpent            the call could pass a budget; a larger budget lets the run go on
+│   └── PromptTooLong          the prompt does not fit into the model's context limit
 ├── ProviderError              exit status 2: a provider failed, also after retries
 ├── EvaluationError            exit status 2: the evaluator itself failed, no statement about the candidate
 │   └── ChannelError           a frame that does not keep to the format
@@ -70,6 +73,18 @@ class RecordingExhausted(KforgeError):
 
 class NothingLeft(KforgeError):
     """An agent has no further change to try; the run ends with what it has."""
+
+
+class CallRefused(KforgeError):
+    """A model was not asked, because a limit forbids it; the run ends with what it has."""
+
+
+class BudgetSpent(CallRefused):
+    """The next call could pass a budget of the run."""
+
+
+class PromptTooLong(CallRefused):
+    """The prompt does not fit into the context limit of the model."""
 
 
 class ProviderError(KforgeError):

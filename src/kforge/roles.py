@@ -38,11 +38,13 @@ class Answer(Record):
 
     candidate: Candidate | None = None
     failure: GenerationFailure | None = None
-    request: str
-    """Exchange identity of the call."""
+    requests: tuple[str, ...]
+    """Exchange identities of the calls: one, and one more when the first answer could not be read."""
     usage: Usage
     labels: tuple[str, ...] = ()
     """Facts about how the program was made that a reader should know and no evaluator can see: `algebraic`."""
+    remarks: tuple[str, ...] = ()
+    """What was unusual about the model's answers, a sentence each, for the user and for the next prompt."""
     unchanged: str | None = None
     """Why the candidate is the original module unchanged; absent where it is another program."""
 
@@ -57,27 +59,37 @@ class Advice(Record):
     """What the performance analysis agent returned."""
 
     recommendation: Recommendation
+    others: tuple[Recommendation, ...] = ()
+    """Further ideas, best first: at most two, which are kept for later attempts."""
     requests: tuple[str, ...]
     """Exchange identities of the calls: one, one more when an answer could not be read, and one more when images were
     refused."""
     usage: Usage
     labels: tuple[str, ...] = ()
     """Facts about how the recommendation was made that a reader should know: `images_not_seen`."""
+    remarks: tuple[str, ...] = ()
+    """What was unusual about the model's answers, a sentence each."""
 
 
 class Tried(Record):
-    """A recommendation that was followed from the present program without success."""
+    """A recommendation that was followed from the present program, and the result."""
 
     recommendation: Recommendation
     outcome: str
-    """The result in a few words: `runtime error`, `0.93x of the program's speed`."""
+    """The result in a few words: `the rewrite failed (runtime error)`, `the rewrite was correct and slower (0.93x)`."""
+    given_up: bool = False
+    """Whether a correct program of the idea was slower. A failed or undecided program says nothing against the idea."""
 
 
 class Generator(Protocol):
     """The generation agent F. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
-    step: int
-    """Index of the attempt in progress, which the loop sets: questions for two attempts are two questions."""
+    def at(self, step: int) -> Generator:
+        """Return the agent for the attempt with this index: questions for two attempts are two questions.
+
+        Several of them may be asked at the same time, each in a thread of its own.
+        """
+        ...
 
     def write(self, problem: Problem, workload: Workload) -> Answer:
         """Write a first program."""
@@ -115,8 +127,9 @@ class Generator(Protocol):
 class Analyst(Protocol):
     """The performance analysis agent G. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
-    step: int
-    """Index of the attempt in progress, as for the generation agent."""
+    def at(self, step: int) -> Analyst:
+        """Return the agent for the attempt with this index, as for the generation agent."""
+        ...
 
     def recommend(
         self,

@@ -10,16 +10,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent, ReferenceProgram
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import NamedImages, open_model
+from kforge.models import ModelSettings, NamedImages, NamedSettings, is_remote, open_model
 from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
+from kforge.search import strategy
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import PlanMemory
@@ -43,18 +44,29 @@ SMITH = "smith"
 """The program that a model may start from: the smith's."""
 
 
+AT_ONCE = 4
+"""Most model calls in flight: few enough for the limits of every provider, and a device judges one program after the
+other anyway."""
+
+
 class RunOptions(EvaluationPolicy):
     """The resolved options of a run: the rules by which its programs are evaluated, and its limits."""
 
     platform: str
     model: str
     analyst: str
+    model_settings: NamedSettings = ModelSettings()
+    """How the model of the generation agent is asked."""
+    analyst_settings: NamedSettings = ModelSettings()
+    """How the model of the performance analysis agent is asked."""
     iterations: Count = 5
     target_speedup: Amount = 0.0
     budget_minutes: Amount = 0.0
     budget_usd: Amount = 0.0
     replications: Count = 3
     sanitize: bool = True
+    search: str = "linear"
+    """Which attempts are continued: `linear`, `best-of:N`, `beam:K` or `tree`."""
     seed: str = ""
     """`smith`: the smith writes the first program, and the model goes on from there."""
     plan: str = ""
@@ -68,10 +80,21 @@ class RunOptions(EvaluationPolicy):
     images: NamedImages = ()
     """Images from the user for the performance analysis agent."""
 
+    @field_validator("search")
+    @classmethod
+    def _is_strategy(cls, name: str) -> str:
+        strategy(name)
+        return name
+
     @property
     def looks(self) -> bool:
         """Return whether the performance analysis agent is shown images."""
         return bool(self.images) or self.profile_as != "text"
+
+    @property
+    def models(self) -> tuple[tuple[str, ModelSettings], ...]:
+        """Return what answers for the two agents, each once, with its settings."""
+        return tuple(dict.fromkeys(((self.model, self.model_settings), (self.analyst, self.analyst_settings))))
 
     @property
     def policy(self) -> EvaluationPolicy:
@@ -99,7 +122,12 @@ def options_of(chosen: Mapping[str, object], origin: str) -> RunOptions:
 
 
 def new_options(**chosen: Any) -> RunOptions:
-    """Return the options for a new run. Raises InputError for a value that is out of bounds."""
+    """Return the options for a new run. An absent analyst is the model, and absent settings of it are the model's.
+
+    Raises InputError for a value that is out of bounds.
+    """
+    for name, other in (("analyst", "model"), ("analyst_settings", "model_settings")):
+        chosen[name] = chosen.get(name) or chosen.get(other, "")
     try:
         return RunOptions(**chosen)
     except ValidationError as error:
@@ -183,6 +211,8 @@ class Session:
         self._lent = lent
         self._watch: Callable[[str], None] = lambda _: None
         self._began = time.monotonic() if began is None else began
+        self.remarks: tuple[str, ...] = ()
+        """What the user must know before the first call, a line each."""
 
     @classmethod
     def begin(
@@ -206,8 +236,7 @@ class Session:
         began = time.monotonic()
         check_images(options)
         platform = usable_platform(options.platform, settings, extra)
-        for name in {options.model, options.analyst} - {BUILTIN}:
-            open_model(name, exchange=root, keys=settings.keys)  # a bad name fails before a run exists
+        remarks = check_models(options, settings)  # a bad name fails before a run exists
         _origin_of_reference(options, settings, extra)  # and so does an unknown platform
         lent = judge is not None
         judge = judge or open_judge(platform, settings, options.policy, [root])
@@ -229,7 +258,9 @@ class Session:
                 options={**options.model_dump(), "platform_dirs": os.pathsep.join(str(p.absolute()) for p in extra)},
             )
             run = RunFolder.create(root, header, settings.signing_key, options.images)
-            return cls(run, options, settings, platform, judge, lent=lent, began=began)
+            session = cls(run, options, settings, platform, judge, lent=lent, began=began)
+            session.remarks = remarks
+            return session
         except BaseException:
             if not lent:
                 judge.close()
@@ -270,7 +301,14 @@ class Session:
         self.judge.on_stage = self._watch = watch
         with self.run.writing():
             self.judge.warm()
-            workshop = Workshop(generator=self._generator(), analyst=self._analyst(), judge=self.judge, watch=watch)
+            workshop = Workshop(
+                generator=self._generator(),
+                analyst=self._analyst(),
+                judge=self.judge,
+                watch=watch,
+                search=strategy(self.options.search),
+                at_once=AT_ONCE if is_remote(self.options.model) and is_remote(self.options.analyst) else 1,
+            )
             outcome = yield from forge(self.run, workshop, self.options.limits, self._began)
         if (best := self.run.best()) is not None and self._is_smiths(best):
             _memory_of(self.options, self.settings).keep(self.run.header.problem, best)
@@ -292,7 +330,7 @@ class Session:
         if self.options.model == BUILTIN:
             return self._smith()
         agent = GenerationAgent(
-            self._model(self.options.model, "generation agent"),
+            self._model(self.options.model, self.options.model_settings, "generation agent"),
             self.platform,
             policy=self.options.policy,
             reference=self._reference(),
@@ -315,7 +353,7 @@ class Session:
         if self.options.analyst == BUILTIN:
             return self._smith()
         return AnalysisAgent(
-            self._model(self.options.analyst, "performance analysis agent"),
+            self._model(self.options.analyst, self.options.analyst_settings, "performance analysis agent"),
             self.platform,
             profile_as=self.options.profile_as,
             images=self.options.images,
@@ -327,11 +365,25 @@ class Session:
 
         return Smith(self.platform, self.options.plan)
 
-    def _model(self, name: str, agent: str) -> LanguageModel:
+    def _model(self, name: str, settings: ModelSettings, agent: str) -> LanguageModel:
         def tell(detail: str) -> None:
             self._watch(f"asking the {agent}: {detail}")
 
-        return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, tell=tell)
+        return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, settings=settings, tell=tell)
+
+
+def check_models(options: RunOptions, settings: Settings) -> tuple[str, ...]:
+    """Return which settings of the options' models are not used, a line for each model.
+
+    Raises ModelError for a model that cannot be opened.
+    """
+    remarks = []
+    for name, how in options.models:
+        if name != BUILTIN:
+            remarks.append(open_model(name, exchange=settings.runs, keys=settings.keys, settings=how).remark)
+        elif str(how):
+            remarks.append("the built-in generator takes no settings of models")
+    return tuple(dict.fromkeys(filter(None, remarks)))
 
 
 def check_images(options: RunOptions) -> None:

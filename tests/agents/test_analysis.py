@@ -3,8 +3,19 @@ import json
 import pytest
 
 from kforge.agents import AnalysisAgent, Analyst, Tried
-from kforge.models import Image
+from kforge.models import Image, open_model
 from kforge.records import Usage
+
+
+@pytest.fixture
+def ask(scripted, platform, problem, workload, candidate, profile, asked):
+    """Asks an agent with these answers; returns its advice, and the last message of each question."""
+
+    def recommend(*answers, **facts):
+        advice = AnalysisAgent(scripted(*answers), platform, **facts).recommend(problem, workload, candidate, profile)
+        return advice, [asked(identity)["messages"][1] for identity in advice.requests]
+
+    return recommend
 
 
 def test_it_reads_the_profile_and_gives_one_recommendation(
@@ -65,21 +76,48 @@ def test_two_empty_answers_are_said_openly(scripted, platform, problem, workload
     assert json.loads(advice.to_json())["recommendation"]["bottleneck"] == "unstructured answer"
 
 
+def test_evidence_that_is_not_in_the_profile_is_flagged(ask, recommendation):
+    invented = recommendation.model_copy(update={"evidence": "aten::add 100 %, L2 hit rate 37 %, 2.0 us a call"})
+    advice, _ = ask(invented.to_json())
+    assert advice.remarks == ("the recommendation's evidence names 37 %, which is not in the profile",)
+
+
+def test_evidence_of_a_recording_is_not_held_to_this_profile(
+    scripted, platform, problem, workload, candidate, profile, recommendation, tmp_path
+):
+    elsewhere = recommendation.model_copy(update={"evidence": "37 % in aten::add"})
+    AnalysisAgent(scripted(elsewhere.to_json()), platform).recommend(problem, workload, candidate, profile)
+    model = open_model(f"replay:{tmp_path / 'exchange'}", exchange=tmp_path / "again", keys={})
+    assert AnalysisAgent(model, platform).recommend(problem, workload, candidate, profile).remarks == ()
+
+
+UNREADABLE = {
+    "the answer is empty": "",
+    "nothing but thinking": "<think>Let me see",
+    "it lacks bottleneck": "Fuse it.",
+    "it lacks rationale": '{"bottleneck": "b", "action": "a", "evidence": "e", "expected_gain": "g"}',
+    "its JSON is invalid: expecting ',' delimiter": '{"bottleneck": "b" "action": "a"}',
+    "its JSON is invalid: expecting property name": "{'bottleneck': 'b'}",
+    "its JSON is invalid: unterminated string": '```json\n{"bottleneck": "mem',
+    "it gives 2 recommendations": "[{}, {}]",
+    "cut off at its length limit": {"text": '{"bottleneck": "mem', "finish": "length"},
+    "it lacks action": '{"bottleneck": "b", "action": "", "rationale": "r", "evidence": "e", "expected_gain": "g"}',
+}
+
+
+@pytest.mark.parametrize("reason", UNREADABLE)
+def test_an_unreadable_answer_is_told_as_what_it_is(ask, recommendation, asked, reason):
+    advice, _ = ask(UNREADABLE[reason], recommendation.to_json())
+    assert advice.recommendation == recommendation
+    assert reason in asked(advice.requests[1])["messages"][3]["text"]
+    (remark,) = [each for each in advice.remarks if "asked again" in each]
+    assert reason in remark
+
+
 # --- images -----------------------------------------------------------------------------------------------
 
 REFUSAL = {"text": "tiny: image input is not supported", "finish": "images_refused"}
 SCREENSHOT = Image.of(b"\xff\xd8\xff a screenshot")
-
-
-@pytest.fixture
-def ask(scripted, platform, problem, workload, candidate, profile, asked):
-    """Asks an agent with these answers; returns its advice, and the last message of each question."""
-
-    def recommend(*answers, **facts):
-        advice = AnalysisAgent(scripted(*answers), platform, **facts).recommend(problem, workload, candidate, profile)
-        return advice, [asked(identity)["messages"][1] for identity in advice.requests]
-
-    return recommend
 
 
 @pytest.mark.parametrize(("form", "has_text", "drawn"), [("text", True, 0), ("image", False, 1), ("both", True, 1)])

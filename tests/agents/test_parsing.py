@@ -1,12 +1,13 @@
 import json
-import random
 import textwrap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.agents.parsing import FIELDS, LONGEST, parse_program, parse_recommendation
+from kforge.agents.markdown import LONGEST
+from kforge.agents.parsing import ReadProgram, parse_program
+from kforge.agents.recommendations import parse_recommendation
 from kforge.records import GenerationFailure, Recommendation
 
 PROGRAM = '''\
@@ -88,24 +89,26 @@ READABLE = {
 
 @pytest.mark.parametrize("name", READABLE)
 def test_a_program_is_read(name):
-    source = parse_program(READABLE[name])
-    assert isinstance(source, str), source
-    assert source.replace('    """', '"""') == PROGRAM
+    read = parse_program(READABLE[name])
+    assert isinstance(read, ReadProgram), read
+    assert read.source.replace('    """', '"""') == PROGRAM
+    assert bool(read.remark) == name.startswith("several")
 
 
 @pytest.mark.parametrize("fence", ["```", "~~~", "````"])
 def test_fences_inside_a_program_do_not_end_it(fence):
-    assert parse_program(f"Look:\n{block(WITH_FENCES, 'python', fence)}\nDone.") == WITH_FENCES
+    assert parse_program(f"Look:\n{block(WITH_FENCES, 'python', fence)}\nDone.") == ReadProgram(WITH_FENCES)
 
 
 def test_a_program_that_does_not_parse_is_still_a_program():
     broken = PROGRAM.replace("return x + 1", "return x +")
-    assert parse_program(block(OTHER) + block(broken)) == broken
+    read = parse_program(block(OTHER) + block(broken))
+    assert read == ReadProgram(broken, "the answer holds 2 different programs, and the last one was taken")
 
 
 def test_odd_escapes_in_a_program_are_no_matter():
     odd = PROGRAM.replace('r"""', '"""\\d')
-    assert parse_program(block(odd)) == odd
+    assert parse_program(block(odd)) == ReadProgram(odd)
 
 
 UNREADABLE = {
@@ -118,6 +121,12 @@ UNREADABLE = {
     "cut off before": (f"```python\n{PROGRAM[:-20]}", "stop"),
     "content filter": ("I was", "content_filter"),
     "longer than": ("a" * (LONGEST + 1), "stop"),
+    "invalid JSON (expecting property name": ("{'code': 'class ModelNew: pass'}", "stop"),
+    "invalid JSON (expecting ',' delimiter": (json.dumps({"code": PROGRAM, "n": 1}).replace(', "n"', ' "n"'), "stop"),
+    "leaves code out, at the line '# ... rest of the module unchanged": (
+        block(PROGRAM.replace("    def forward", "    # ... rest of the module unchanged\n    def forward")),
+        "stop",
+    ),
 }
 
 
@@ -135,7 +144,7 @@ def test_a_program_cut_off_by_its_length_is_not_replaced_by_an_earlier_one():
 
 
 def test_prose_cut_off_after_a_whole_program_does_no_harm():
-    assert parse_program(f"{block(PROGRAM)}\nThis program is so good becau", "length") == PROGRAM
+    assert parse_program(f"{block(PROGRAM)}\nThis program is so good becau", "length") == ReadProgram(PROGRAM)
 
 
 def test_bare_code_cut_off_in_a_body_is_not_taken_for_whole():
@@ -144,17 +153,18 @@ def test_bare_code_cut_off_in_a_body_is_not_taken_for_whole():
 
 
 FENCES = ["```", "```python", "~~~", "````", "<think>", "</think>", "\n", "\r\n"]
+EDITS = ["<<<<<<< SEARCH\n", "=======\n", ">>>>>>> REPLACE\n", "        return x + 1\n"]
 PIECES = ["class ModelNew:\n", "    x = 1\n", "import a\n", "# a\n", "(((((", "'''", '"""', "{", "}", "[", '"code": "']
 ODDITIES = ["\x00", "\ud800", "\ue000", "bottleneck: b\n"]
-FRAGMENTS = st.sampled_from([*FENCES, *PIECES, *ODDITIES])
+FRAGMENTS = st.sampled_from([*FENCES, *PIECES, *EDITS, *ODDITIES])
 MESS = st.lists(st.one_of(FRAGMENTS, st.text(max_size=10)), max_size=40).map("".join)
 
 
-@given(MESS, st.sampled_from(["stop", "length", "content_filter", "unknown"]))
-def test_no_text_makes_the_parser_raise(text, finish):
-    program = parse_program(text, finish)
-    if isinstance(program, str):
-        assert program.encode().endswith(b"\n")
+@given(MESS, st.sampled_from(["stop", "length", "content_filter", "unknown"]), st.sampled_from([None, PROGRAM]))
+def test_no_text_makes_the_parser_raise(text, finish, base):
+    program = parse_program(text, finish, base)
+    if isinstance(program, ReadProgram):
+        assert program.source.encode().endswith(b"\n")
     else:
         assert program.reason
     read = parse_recommendation(text)
@@ -162,12 +172,13 @@ def test_no_text_makes_the_parser_raise(text, finish):
 
 
 @pytest.mark.parametrize(
-    "piece", ["```a\n", "```\n", "[", "{", '{"a":', "(", "-", "<think>", "class ModelNew:\n", "~~~\n```\n"]
+    "piece",
+    ["```a\n", "```\n", "[", "{", '{"a":', "(", "-", "<think>", "class ModelNew:\n", "~~~\n```\n", "<<<<<<< SEARCH\n"],
 )
 def test_a_flood_of_one_piece_is_survived(piece):
     flood = piece * (20_000 // len(piece))
-    assert isinstance(parse_program(flood), (str, GenerationFailure))
-    assert isinstance(parse_program(f"```python\nclass ModelNew: pass\n{flood}"), (str, GenerationFailure))
+    assert isinstance(parse_program(flood), (ReadProgram, GenerationFailure))
+    assert isinstance(parse_program(f"```python\nclass ModelNew: pass\n{flood}"), (ReadProgram, GenerationFailure))
     assert isinstance(parse_recommendation(flood), (str, Recommendation))
 
 
@@ -184,72 +195,4 @@ PROSE = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="`~<>\r
 )
 def test_a_fenced_program_comes_out_as_it_went_in(before, after, program, fence, info, finish):
     answer = f"{before}\n{block(program, info, fence)}\n{after}"
-    assert parse_program(answer, finish) == program
-
-
-RECOMMENDATION = {
-    "bottleneck": "memory",
-    "action": "fuse the passes",
-    "rationale": "fewer bytes",
-    "evidence": "41 % of the roof",
-    "expected_gain": "1.8x",
-}
-READABLE_ADVICE = {
-    "a JSON block": block(json.dumps(RECOMMENDATION, indent=1), "json"),
-    "bare JSON": json.dumps(RECOMMENDATION),
-    "JSON in prose": f"I think:\n{json.dumps(RECOMMENDATION)}\nGood luck {{you}}.",
-    "JSON after other braces": f"The set {{a, b}} says: {json.dumps(RECOMMENDATION)}",
-    "one in a list": json.dumps([RECOMMENDATION]),
-    "one in an envelope": json.dumps({"recommendation": RECOMMENDATION}),
-    "one in a list in an envelope": json.dumps({"recommendations": [RECOMMENDATION]}),
-    "keys in other clothes": json.dumps(
-        {key.replace("_", " ").title(): value for key, value in RECOMMENDATION.items()}
-    ),
-    "more keys than asked": json.dumps({**RECOMMENDATION, "confidence": 0.9}),
-    "literal newlines": '{\n"bottleneck": "memory", "action": "fuse\nthe passes", "rationale": "fewer bytes",'
-    '"evidence": "41 % of the roof", "expected_gain": "1.8x"}',
-    "lines": "\n".join(f"{key}: {value}" for key, value in RECOMMENDATION.items()),
-    "bold lines": "\n".join(f"- **{key.replace('_', ' ').title()}:** {value}" for key, value in RECOMMENDATION.items()),
-    "bold names": "\n".join(f"**{key.replace('_', '-')}**: {value}" for key, value in RECOMMENDATION.items()),
-    "headings": "\n".join(f"## {key}:\n{value}\n" for key, value in RECOMMENDATION.items()),
-    "lines that go on": "\n".join(f"{key}:\n  {value}" for key, value in RECOMMENDATION.items()),
-    "thinking first": f"<think>{json.dumps({**RECOMMENDATION, 'action': 'no'})}</think>{json.dumps(RECOMMENDATION)}",
-    "Windows newlines": block(json.dumps(RECOMMENDATION, indent=1), "json").replace("\n", "\r\n"),
-}
-
-
-@pytest.mark.parametrize("name", READABLE_ADVICE)
-def test_a_recommendation_is_read(name):
-    assert parse_recommendation(READABLE_ADVICE[name]) == Recommendation(**RECOMMENDATION)
-
-
-def test_numbers_and_lists_become_words():
-    read = parse_recommendation(json.dumps({**RECOMMENDATION, "expected_gain": 1.8, "evidence": ["a", "b"]}))
-    assert isinstance(read, Recommendation)
-    assert (read.expected_gain, read.evidence) == ("1.8", "a; b")
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "empty"),
-        ("Make it faster.", "lacks bottleneck, action, rationale, evidence, expected_gain"),
-        (json.dumps({**RECOMMENDATION, "evidence": " "}), "lacks evidence"),
-        (json.dumps({**RECOMMENDATION, "action": None}), "lacks action"),
-        (json.dumps([RECOMMENDATION, RECOMMENDATION]), "gives 2 recommendations"),
-    ],
-)
-def test_what_is_no_recommendation_says_why(text, reason):
-    read = parse_recommendation(text)
-    assert not isinstance(read, Recommendation)
-    assert reason in read
-
-
-@given(st.fixed_dictionaries({field: st.text(alphabet=st.characters(codec="utf-8"), min_size=1) for field in FIELDS}))
-def test_any_recommendation_comes_out_as_it_went_in(fields):
-    words = {field: " ".join(value.split()) or "x" for field, value in fields.items()}
-    order = list(words)
-    random.Random(0).shuffle(order)
-    assert parse_recommendation(block(json.dumps({field: words[field] for field in order}), "json")) == Recommendation(
-        **words
-    )
+    assert parse_program(answer, finish) == ReadProgram(program)

@@ -182,7 +182,7 @@ def script(tmp_path: Path) -> Callable[..., str]:
 def forged(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Forged:
     folder = tmp_path_factory.mktemp("forged")
     (folder / "tiny.py").write_text(PROBLEM)
-    (folder / "script.json").write_text(json.dumps([NO_PROGRAM, WRONG, SLOW, ADVICE, FAST]))
+    (folder / "script.json").write_text(json.dumps([NO_PROGRAM, NO_PROGRAM, WRONG, SLOW, ADVICE, FAST]))
     done = subprocess.run(
         [
             sys.executable, "-m", "kforge", "forge", "tiny.py", "-p", "null", "-m", "scripted:script.json",

@@ -109,7 +109,7 @@ def test_forge_on_a_terminal_shows_its_attempts_once(
     terminal: Terminal, tiny: Path, script: Callable[..., str], answers: object
 ) -> None:
     shown = terminal(
-        "forge", tiny, "-p", "null", "-m", script("no program in this", "none in this"), "-n", "2",
+        "forge", tiny, "-p", "null", "-m", script(*["no program in this", "none in this"] * 2), "-n", "2",
         "--no-compile-baseline",
     )  # fmt: skip
     assert shown.status == 1

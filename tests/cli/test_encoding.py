@@ -77,7 +77,7 @@ def test_a_run_below_a_folder_whose_name_is_not_ascii(
 ) -> None:
     folder = tmp_path / name
     folder.mkdir()
-    begun = ("forge", tiny, "-p", "null", "-m", script("no program"), "-n", "1")
+    begun = ("forge", tiny, "-p", "null", "-m", script("no program", "none again"), "-n", "1")
     assert kforge(*begun, cwd=folder, environment=ASCII["streams"]).status == 1
     listed = kforge("runs", cwd=folder, environment=ASCII["streams"])
     assert (listed.status, listed.stderr) == (0, "")

@@ -98,7 +98,7 @@ def test_a_suite_that_moves_twice_with_replies_out_of_order_ends_as_its_replay_d
     assert sorted(p.relative_to(carried).as_posix() for p in carried.rglob("*.md")) == [
         f"{name}/001-generation.prompt.md" for name in PROBLEMS
     ]
-    (carried / "two/c/001-generation.reply.md").write_text(answers.no_program)
+    (carried / "two/c/001-generation.reply.md").write_text(answers.wrong)
     (carried / "one/b/001-generation.reply.md").write_text("")
     (carried / "one/b/009-generation.reply.md").write_text("nobody asked")
     ran = kforge_in_process("exchange", "answer", suite, "--from", carried, "--json")
@@ -110,7 +110,7 @@ def test_a_suite_that_moves_twice_with_replies_out_of_order_ends_as_its_replay_d
     assert "one/b/001-generation.reply.md is empty" in ran.stderr
     assert "009-generation.reply.md fits no question that waits" in ran.stderr
     for name in ("one/b", "one/a"):
-        (carried / name / "001-generation.reply.md").write_text(answers.no_program)
+        (carried / name / "001-generation.reply.md").write_text(answers.wrong)
     assert kforge_in_process("exchange", "answer", suite, "--from", carried).status == 0
 
     # the first move: another machine, which did not sign the suite

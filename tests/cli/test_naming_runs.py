@@ -86,7 +86,7 @@ def test_a_list_without_an_index_file(kforge_in_process: RunKforge, forged: Forg
 def test_every_command_about_runs_takes_the_folder_that_forge_took(
     kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, script: Callable[..., str]
 ) -> None:
-    run = begun(kforge_in_process, tiny, script("no program"), "elsewhere")
+    run = begun(kforge_in_process, tiny, script("no program", "none again"), "elsewhere")
     assert (tmp_path / run).is_dir()
     listed = kforge_in_process("runs", "-o", "elsewhere", "--json")
     assert [each["id"] for each in json.loads(listed.stdout)] == [run.name]

@@ -21,10 +21,10 @@ def test_a_line_for_each_attempt_with_messages_replies_and_rewards(
     assert [line["step"] for line in lines] == [0, 1, 2, 3]
     assert [line["done"] for line in lines] == [False, False, False, True]
     assert [[call["agent"] for call in line["calls"]] for line in lines] == [
-        ["generation"], ["generation"], ["generation"], ["analysis", "generation"],
+        ["generation"] * 2, ["generation"], ["generation"], ["analysis", "generation"],
     ]  # fmt: skip
     said = [call["reply"]["content"] for line in lines for call in line["calls"]]
-    assert said == [answers.no_program, answers.wrong, answers.slow, answers.advice, answers.fast]
+    assert said == [*[answers.no_program] * 2, answers.wrong, answers.slow, answers.advice, answers.fast]
     assert all(call["messages"][0]["role"] == "system" for line in lines for call in line["calls"])
     assert [line["observation"]["state"] for line in lines[:3]] == ["generation_failure", "mismatch", "correct"]
     assert [line["reward"] for line in lines[:2]] == [0.0, 0.0]

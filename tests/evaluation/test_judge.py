@@ -115,6 +115,15 @@ def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) ->
     assert evaluation.receipt.candidate == Candidate(source=program("return self.right(x)"), platform="null").digest
 
 
+def test_facts_of_the_device_are_reported_and_measured(judge: Judge) -> None:
+    facts = judge.facts()
+    assert facts.device == facts.peaks.device == judge.device()
+    rows = {fact.name: fact.text for fact in facts.facts}
+    assert rows["Processor"] == facts.device
+    assert rows["Memory"].endswith("B/s (all threads)")
+    assert judge.peaks().bytes_per_second >= facts.peaks.bytes_per_second, "rates never fall"
+
+
 def test_a_program_that_does_thirty_times_the_work_is_slower(judge: Judge, problem: Problem) -> None:
     evaluation = evaluate(judge, problem, program("for _ in range(30): y = self.right(x)\nreturn y"))
     assert isinstance(evaluation.verdict, Correct)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.profiling import digest, roofline
 from kforge.profiling.rows import IDLE
-from kforge.records import HotSpot, KernelCounters, Peaks, Profile, Workload
+from kforge.records import CacheLevel, HotSpot, KernelCounters, Peaks, Profile, Workload
 
 PEAKS = Peaks(device="Some CPU, 2 threads", bytes_per_second=20e9, flops_per_second=200e9)
 SPOTS = (
@@ -104,9 +105,10 @@ FILL = KernelCounters(name="fill", launches=2, seconds=10e-6, share=1 / 9, figur
 
 def page(*, seconds: float, flops: int, bytes_moved: int = 32_000_000, **rest: Any) -> Profile:
     workload = Workload(inputs=(), outputs=(), parameters=(), flops=flops, bytes_moved=bytes_moved)
+    peaks = PEAKS.model_copy(update={name: rest.pop(name) for name in ("caches", "quiet") if name in rest})
     facts = {"hot_spots": (), **rest}
     return digest(
-        tool="torch.profiler", seconds=seconds, roofline=roofline(workload, PEAKS), workload=workload, **facts
+        tool="torch.profiler", seconds=seconds, roofline=roofline(workload, peaks), workload=workload, **facts
     )
 
 
@@ -121,10 +123,48 @@ def test_arithmetic_nobody_counted_is_left_out() -> None:
     assert page(seconds=2e-3, flops=0).digest_text == ELEMENTWISE
 
 
-def test_a_program_above_the_roof_is_told_why() -> None:
-    assert "above it: the data stays in a cache, memory does not bind" in page(seconds=1e-3, flops=0).digest_text
+CACHES = (
+    CacheLevel(level=1, bytes=64 << 10, threads=1, count=2, bytes_per_second=120e9),
+    CacheLevel(level=2, bytes=1 << 20, threads=1, count=2, bytes_per_second=80e9),
+    CacheLevel(level=3, bytes=32 << 20, threads=2),
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bytes_moved", "data", "achieved"),
+    [
+        (1e-3, 2_000_000, "2 MB, all of it once: has room in L2 (2 MiB)", "2 GB/s (10% of memory's, 2.5% of L2's)"),
+        (1e-3, 3_000_000, "3 MB, all of it once: has room in L3 (32 MiB)", "3 GB/s (15% of memory's)"),
+        (4e-3, 40_000_000, "40 MB, all of it once: more than L3 holds (32 MiB)", "10 GB/s (50% of memory's)"),
+    ],
+)
+def test_the_data_of_a_call_is_set_against_the_cache_levels(
+    seconds: float, bytes_moved: int, data: str, achieved: str
+) -> None:
+    text = page(seconds=seconds, flops=0, bytes_moved=bytes_moved, caches=CACHES).digest_text
+    assert f"Data of a call        {data}\n" in text
+    assert f"Achieved              {achieved}\n" in text
+    assert (
+        "Caches                L1 2 x 64 KiB at 120 GB/s, L2 2 x 1 MiB at 80 GB/s, L3 32 MiB (reading, all threads)"
+        in text
+    )
+
+
+def test_rates_of_a_busy_machine_say_so() -> None:
+    assert "other processes" not in page(seconds=1e-3, flops=0).digest_text
+    assert "Caution               measured while other processes" in page(seconds=1, flops=0, quiet=False).digest_text
+
+
+def test_a_program_above_the_roof_is_told_what_it_can_mean() -> None:
+    """Cause: a fast program was told that it did fewer operations, and it did all of them."""
+    text = page(seconds=1e-3, flops=0).digest_text
+    assert (
+        "above it: some of the data stays in a cache, is not read at all, or the bandwidth was measured too low" in text
+    )
+    cached = page(seconds=50e-6, flops=0, bytes_moved=2_000_000, caches=CACHES).digest_text
+    assert "above it: the data of a call has room in L2, so memory does not bind" in cached
     algebra = page(seconds=4e-3, flops=10**9).digest_text
-    assert "above it: fewer operations are done than the reference does" in algebra
+    assert "above it: less arithmetic than the reference's operators count, or the peak was measured too low" in algebra
 
 
 def test_a_device_with_counters() -> None:

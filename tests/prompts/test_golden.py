@@ -223,6 +223,8 @@ PROMPTS = {
     "analyze_by_image": lambda: analyze(text=False, drawn=1),
     "analyze_with_image_and_screenshots": lambda: analyze(drawn=1, given=2, trials=tried()),
     "analyze_with_screenshot": lambda: analyze(given=1),
+    "generate_again": lambda: render("generate_again", reason="no code block defines ModelNew", edits=False),
+    "generate_again_with_edits": lambda: render("generate_again", reason="edit 2 does not fit", edits=True),
     "analyze_again": lambda: render("analyze_again", reason="it lacks rationale, evidence"),
 }
 

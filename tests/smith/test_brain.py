@@ -219,7 +219,7 @@ def test_a_model_may_start_from_the_smiths_program(
     load: Callable[[str], tuple[Problem, Workload]], tmp_path: Path, clean_environment: dict[str, str]
 ) -> None:
     problem, _ = load("torch.softmax(x, -1)")
-    (tmp_path / "script.json").write_text('["no program at all"]')
+    (tmp_path / "script.json").write_text('["no program at all", "none again"]')
     model = f"scripted:{tmp_path / 'script.json'}"
     options = RunOptions(
         platform="cpu", model=model, analyst=BUILTIN, seed="smith", iterations=2, compile_baseline=False,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Self
 
+from kforge.agents.conversation import said
+from kforge.agents.evidence import unfounded
 from kforge.agents.markdown import without_thinking
-from kforge.agents.parsing import parse_recommendation
+from kforge.agents.recommendations import parse_recommendation
 from kforge.models import IMAGES_REFUSED, Image, LanguageModel, Message, Reply, Request
 from kforge.profiling.picture import draw
 from kforge.prompts import render, trim
@@ -43,8 +46,13 @@ class AnalysisAgent:
         self.template_set = template_set
         self.profile_as = profile_as
         self.images = tuple(images)
-        self._refuses_images = False
+        self._refused = set[str]()  # shared with the agent's copies for other attempts
         self.step = 0
+
+    def at(self, step: int) -> Self:
+        twin = copy(self)
+        twin.step = step
+        return twin
 
     def recommend(
         self,
@@ -67,13 +75,14 @@ class AnalysisAgent:
             return self._advice(self._question(facts))
         refused: tuple[str, ...] = ()
         cost = Usage()
-        if not self._refuses_images:
+        if not self._refused:
             asked = self._question(facts, drawn=self._drawn(profile, workload), given=self.images)
             reply = self.model.complete(asked)
             if reply.finish != IMAGES_REFUSED:
                 return self._advice(asked, reply)
             # remembered, so that the next questions of the run do not begin with a refusal
-            self._refuses_images, refused, cost = True, (asked.identity,), reply.usage
+            self._refused.add(asked.identity)
+            refused, cost = (asked.identity,), reply.usage
         advice = self._advice(self._question(facts))
         update = {
             "requests": (*refused, *advice.requests),
@@ -85,19 +94,23 @@ class AnalysisAgent:
     def _advice(self, asked: Request, reply: Reply | None = None) -> Advice:
         """Return the recommendation in the model's answer to this question. `reply`: the answer, if it was asked."""
         reply = reply or self.model.complete(asked)
-        read = parse_recommendation(reply.text)
+        read = parse_recommendation(reply.text, reply.finish)
         if isinstance(read, Recommendation):
-            return Advice(recommendation=read, requests=(asked.identity,), usage=reply.usage)
+            return Advice(
+                recommendation=read, requests=(asked.identity,), usage=reply.usage, remarks=_doubts(read, asked, reply)
+            )
 
         again = render("analyze_again", template_set=self.template_set, reason=read)
-        said = Message(role="assistant", text=reply.text, fingerprint=reply.text)
-        asked_again = self._request(*asked.messages, said, Message(role="user", **again._asdict()))
+        asked_again = self._request(*asked.messages, said(reply), Message(role="user", **again._asdict()))
         second = self.model.complete(asked_again)
-        read = parse_recommendation(second.text)
+        remark = f"the performance analysis agent was asked again, because of its first answer: {read}"
+        read = parse_recommendation(second.text, second.finish)
+        doubts = _doubts(read, asked, second) if isinstance(read, Recommendation) else ()
         return Advice(
             recommendation=read if isinstance(read, Recommendation) else _from_prose((second, reply), read),
             requests=(asked.identity, asked_again.identity),
             usage=reply.usage + second.usage,
+            remarks=(remark, *doubts),
         )
 
     def _drawn(self, profile: Profile, workload: Workload) -> tuple[Image, ...]:
@@ -126,6 +139,18 @@ class AnalysisAgent:
         return Request(
             agent="analysis", model=self.model.name, messages=messages, max_tokens=MAX_TOKENS, step=self.step
         )
+
+
+def _doubts(read: Recommendation, asked: Request, reply: Reply) -> tuple[str, ...]:
+    """Return a remark on evidence that is in nothing that the agent was shown.
+
+    An answer that cost no call was recorded for the profile of another run, and is not held to this one's.
+    """
+    shown = "\n".join(message.text for message in asked.messages)
+    invented = unfounded(read.evidence, shown) if reply.usage.requests else ()
+    if not invented:
+        return ()
+    return (f"the recommendation's evidence names {', '.join(invented)}, which is not in the profile",)
 
 
 def _from_prose(replies: Sequence[Reply], reason: str) -> Recommendation:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+LONGEST = 1_000_000
+"""Most characters of an answer, or of a program in it: more than any model writes."""
 TRIES = 12
 """Most positions that are tried for the end of a block, or the beginning of a value."""
 _DEPTH = 2
@@ -152,3 +154,17 @@ def json_values(text: str) -> Iterator[object]:
             position = begin.end()
         else:
             yield value
+
+
+def json_fault(text: str) -> str | None:
+    """Return what is wrong with the first JSON object of a text, and where; None where it is valid or missing."""
+    begin = text.find("{")
+    if begin < 0:
+        return None
+    try:
+        json.JSONDecoder(strict=False).raw_decode(text, begin)
+    except json.JSONDecodeError as error:
+        return f"{error.msg[:1].lower()}{error.msg[1:]}, at line {error.lineno} column {error.colno} of the answer"
+    except (ValueError, RecursionError):
+        return "it is nested too deeply"
+    return None

@@ -1,4 +1,4 @@
-"""Reads what models really send: a program from an answer, a recommendation from an analysis.
+"""Reads the program in what models really send: a whole file, or edits of the last one.
 
 Nothing here runs or imports what it reads, and no text makes it raise.
 """
@@ -8,46 +8,105 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kforge.agents.markdown import TRIES, CodeBlock, code_blocks, json_values, plain, without_thinking
-from kforge.records import GenerationFailure, Recommendation
+from kforge.agents.edits import apply_edits, read_edits
+from kforge.agents.markdown import (
+    LONGEST,
+    TRIES,
+    CodeBlock,
+    code_blocks,
+    json_fault,
+    json_values,
+    plain,
+    without_thinking,
+)
+from kforge.records import GenerationFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LONGEST = 1_000_000
-"""Most characters of a program."""
+    from kforge.agents.edits import Replacement
 
 _DEFINES = re.compile(r"^[ \t]*class[ \t]+ModelNew\b", re.MULTILINE)
 _CODE_BEGINS = re.compile(r"""^(?:import\s|from\s+\S+\s+import\b|class\s|def\s|@|#|"{3}|'{3}|[A-Za-z_]\w*\s*=)""")
+_LEFT_OUT = re.compile(
+    r"^[ \t]*(?:#|//)[ \t]*(?:\.\.\.|…)"
+    r".*\b(?:rest|same|unchanged|before|existing|previous|omitted|remain\w*|identical)\b",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A comment that stands for code: `# ... (the rest is unchanged)`."""
 
-# --- programs ---------------------------------------------------------------------------------------------
+
+class ReadProgram(NamedTuple):
+    """A program that was read from an answer."""
+
+    source: str
+    remark: str = ""
+    """What the model and the user should know about the answer, in a sentence; empty where it is as it was asked
+    for."""
 
 
-def parse_program(text: str, finish: str = "stop") -> str | GenerationFailure:
-    """Return the program in an answer, the last one if it has several, or the reason why the answer has no program.
+def parse_program(text: str, finish: str = "stop", base: str | None = None) -> ReadProgram | GenerationFailure:
+    """Return the program in an answer, or the reason why the answer has no program.
 
-    A closed block that defines `ModelNew` is a program even when Python cannot parse it: that is a compilation failure,
-    and its repair needs the source. An answer cut off inside its program is a generation failure.
+    `finish`: why the answer ended, as the provider says. `base`: the program that edits are applied to; None where
+    there is none. Of several programs in an answer the last one is taken, with a remark. A closed block that defines
+    `ModelNew` is a program even when Python cannot parse it: that is a compilation failure, and its repair needs the
+    source. An answer cut off inside its program is a generation failure.
     """
     if len(text) > LONGEST:
         return GenerationFailure(reason=f"the answer is longer than {LONGEST} characters")
     answer = without_thinking(plain(text))
     blocks = list(code_blocks(answer, _is_program))
-    programs = [block for block in blocks if _DEFINES.search(block.text)]
+    edits = read_edits(answer)
+    programs = [block for block in blocks if _DEFINES.search(block.text) and not read_edits(block.text)]
+    if isinstance(edits, GenerationFailure):
+        return edits if finish != "length" else GenerationFailure(reason=_cut_off(finish))
+    if edits and programs:
+        return GenerationFailure(reason="the answer has edits and a whole program; give either edits or one whole file")
+    if edits:
+        return _edited(base, edits, finish)
     if programs:
-        last = programs[-1]
-        if not last.closed and (finish == "length" or not _is_program(last.text)):
-            return GenerationFailure(reason=_cut_off(finish))
-        return _finished(last.text)
+        return _last_of(programs, finish)
     wrapped = _program_in_json(answer, blocks)
     if wrapped is not None:
-        return _finished(wrapped)
+        return ReadProgram(_finished(wrapped))
     if finish == "length":
         return GenerationFailure(reason=_cut_off(finish))
     bare = _bare_program(answer)
-    return _finished(bare) if bare is not None else GenerationFailure(reason=_missing(answer, blocks, finish))
+    return (
+        ReadProgram(_finished(bare)) if bare is not None else GenerationFailure(reason=_missing(answer, blocks, finish))
+    )
+
+
+def _edited(base: str | None, edits: list[Replacement], finish: str) -> ReadProgram | GenerationFailure:
+    """Return the last program after these edits."""
+    if base is None:
+        return GenerationFailure(reason="the answer has edits, and there is no last program to edit; give a whole file")
+    if finish == "length":
+        return GenerationFailure(reason=_cut_off(finish, "the last edit"))
+    changed = apply_edits(base, edits)
+    if isinstance(changed, GenerationFailure):
+        return changed
+    if _DEFINES.search(changed) is None:
+        return GenerationFailure(reason="after the edits, the program no longer defines the class ModelNew")
+    return ReadProgram(changed)
+
+
+def _last_of(programs: list[CodeBlock], finish: str) -> ReadProgram | GenerationFailure:
+    """Return the last of the programs in an answer."""
+    last = programs[-1]
+    if not last.closed and (finish == "length" or not _is_program(last.text)):
+        return GenerationFailure(reason=_cut_off(finish))
+    if (left_out := _LEFT_OUT.search(last.text)) is not None:
+        return GenerationFailure(
+            reason=f"the program leaves code out, at the line {left_out[0].strip()!r}; give the whole file, or edits"
+        )
+    texts = {_finished(block.text) for block in programs}
+    different = sum(not any(other != text and other in text for other in texts) for text in texts)
+    remark = f"the answer holds {different} different programs, and the last one was taken" if different > 1 else ""
+    return ReadProgram(_finished(last.text), remark)
 
 
 def _program_in_json(answer: str, blocks: list[CodeBlock]) -> str | None:
@@ -122,9 +181,9 @@ def _finished(source: str) -> str:
     return source.strip("\n").rstrip() + "\n"
 
 
-def _cut_off(finish: str) -> str:
+def _cut_off(finish: str, part: str = "the program") -> str:
     limit = "at its length limit " if finish == "length" else ""
-    return f"the answer was cut off {limit}before the program was complete; think less and write a shorter program"
+    return f"the answer was cut off {limit}before {part} was complete; think less and write a shorter program"
 
 
 def _missing(answer: str, blocks: list[CodeBlock], finish: str) -> str:
@@ -132,77 +191,10 @@ def _missing(answer: str, blocks: list[CodeBlock], finish: str) -> str:
         return "the provider's content filter stopped the answer"
     if not answer.strip():
         return "the answer is empty, or holds nothing but thinking"
+    if (fault := json_fault(answer)) is not None and answer.lstrip().startswith(("{", "```json")):
+        return f"the answer is invalid JSON ({fault}); give the program in a code block instead"
     if blocks:
         return "no code block of the answer defines the class ModelNew"
     if _DEFINES.search(answer):
         return "the answer has no code block, and its bare text does not parse as Python"
     return "the answer has no code block and no class ModelNew"
-
-
-# --- recommendations --------------------------------------------------------------------------------------
-
-FIELDS = tuple(Recommendation.model_fields)
-_LABEL = re.compile(r"^[\s>*_#\-\d.]*(?P<name>[A-Za-z][A-Za-z _\-]{0,30}?)[*_`\s]*:[*_\s]*(?P<value>.*)$")
-
-
-class Unreadable(str):
-    """Why an answer is not a recommendation, in words that the model can act on."""
-
-    __slots__ = ()
-
-
-def parse_recommendation(text: str) -> Recommendation | Unreadable:
-    """Return the one recommendation in an answer: a JSON object in a block or bare, or lines of `key: value`."""
-    answer = without_thinking(plain(text[:LONGEST]))
-    if not answer.strip():
-        return Unreadable("the answer is empty, or holds nothing but thinking")
-    blocks = [block.text for block in code_blocks(answer, lambda _: False)]
-    problem: Unreadable | None = None
-    for part in [*blocks, answer]:
-        for value in json_values(part):
-            read = _recommendation(value)
-            if isinstance(read, Recommendation):
-                return read
-            problem = problem or read
-    read = _recommendation(_labelled(answer))
-    return read if isinstance(read, Recommendation) else problem or read
-
-
-def _recommendation(value: object) -> Recommendation | Unreadable:
-    if isinstance(value, dict) and len(value) == 1 and isinstance(inner := next(iter(value.values())), (dict, list)):
-        value = inner
-    if isinstance(value, list):
-        if len(value) != 1:
-            return Unreadable(f"it gives {len(value)} recommendations, and exactly one is asked for")
-        value = value[0]
-    if not isinstance(value, dict):
-        return Unreadable("it holds no JSON object")
-    given = {_field(str(key)): _words(item) for key, item in value.items()}
-    missing = [field for field in FIELDS if not given.get(field)]
-    if missing:
-        return Unreadable(f"it lacks {', '.join(missing)}")
-    return Recommendation(**{field: given[field] for field in FIELDS})
-
-
-def _field(key: str) -> str:
-    return re.sub(r"[\s_\-]+", "_", key.strip().lower())
-
-
-def _words(value: object) -> str:
-    if isinstance(value, list):
-        return "; ".join(_words(item) for item in value)
-    return "" if value is None or isinstance(value, dict) else " ".join(str(value).split())
-
-
-def _labelled(answer: str) -> dict[str, str]:
-    """Return lines of `key: value`; a line without a known key continues the value before it."""
-    given: dict[str, str] = {}
-    current = ""
-    for line in answer.split("\n"):
-        label = _LABEL.match(line)
-        if label is not None and _field(label["name"]) in FIELDS:
-            current = _field(label["name"])
-            given[current] = label["value"].strip()
-        elif current and line.strip() and not line.lstrip().startswith(("```", "~~~")):
-            given[current] += " " + line.strip()
-    return given

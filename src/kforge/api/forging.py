@@ -10,10 +10,17 @@ from kforge import settings
 from kforge.api.arguments import ForgeOptions, check_inputs, check_module, check_options, known_keywords
 from kforge.api.progress import line, telling
 from kforge.errors import InputError
-from kforge.models import open_model, read_images
+from kforge.models import read_images
 from kforge.platforms import find
-from kforge.session import Session, check_images, choose_model, new_options, platform_at_hand, usable_platform
-from kforge.smith import NAME as BUILTIN
+from kforge.session import (
+    Session,
+    check_images,
+    check_models,
+    choose_model,
+    new_options,
+    platform_at_hand,
+    usable_platform,
+)
 from kforge.store import RunFolder
 from kforge.store.trust import folders_of
 from kforge.visible import command
@@ -58,18 +65,19 @@ def forge(
     name = choose_model(model, chosen)
     images = read_images([Path(image) for image in options.get("images", ())])
     choice = new_options(
-        **{**options, "analyst": options.get("analyst") or name, "images": images},
+        **{**options, "images": images},
         platform=platform or platform_at_hand(chosen, model=name), model=name,
     )  # fmt: skip
     check_images(choice)
     device_type = _device_type(usable_platform(choice.platform, chosen).manifest.device)
     root = Path(runs) if runs is not None else chosen.runs
-    for each in {choice.model, choice.analyst} - {BUILTIN}:
-        open_model(each, exchange=root, keys=chosen.keys)  # a bad name fails before the module is traced
+    remarks = check_models(choice, chosen)  # a bad name fails before the module is traced
     with telling(progress) as tell:
         from kforge.api import delivery
         from kforge.problems.live.module import from_module
 
+        for remark in remarks:
+            tell(remark)
         tell(f"{type(module).__name__} on {choice.platform} with {choice.model}: tracing the module")
         with tempfile.TemporaryDirectory(prefix="kforge-") as folder:
             problem = from_module(module, inputs, name=type(module).__name__, folder=Path(folder))

@@ -11,6 +11,7 @@ from kforge.cli.output import documents, words
 from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say
 from kforge.errors import KforgeError
+from kforge.profiling import BUSY_MACHINE
 from kforge.records import Candidate, EvaluationPolicy, as_json
 from kforge.session import open_judge
 
@@ -123,4 +124,5 @@ def _line(report: dict[str, Any]) -> str:
     if "peaks" in report:
         peaks = report["peaks"]
         line += f"; {peaks['bytes_per_second'] / 1e9:.1f} GB/s, {peaks['flops_per_second'] / 1e9:.0f} GFLOP/s"
+        line += "" if peaks["quiet"] else f" ({BUSY_MACHINE})"
     return line

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
-from kforge.agents.analysis import IMAGES_NOT_SEEN
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
 from kforge.cli.options import Material
 from kforge.cli.output import documents, words
@@ -22,18 +21,19 @@ from kforge.transfer import Source
 from kforge.visible import command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kforge.cli.options import Growth, Permission, Target
     from kforge.models import Question
-    from kforge.records import EvaluationPolicy, Outcome
+    from kforge.records import Attempt, EvaluationPolicy, Outcome
     from kforge.session import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that a user names, without a byte-order mark and with plain line ends. Raises InputError."""
+    """The text of a file that a user names, without a byte-order mark and with plain line ends. Raises InputError if
+    it cannot be read."""
     try:
         return reading.text(path, streams=True).replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -58,7 +58,7 @@ def options(
     reference, origin = _reference(material, root or chosen.runs)
     platform = target.platform or _platform_for(first_writer(model, seed), chosen, target.folders)
     return new_options(
-        **{**asdict(growth), "model": model, "analyst": growth.analyst or model},
+        **{**asdict(growth), "model": model},
         **policy.model_dump(), platform=platform, seed=seed,
         reference=reference, reference_platform=origin, images=read_images(material.images or []),
     )  # fmt: skip
@@ -67,7 +67,7 @@ def options(
 def _reference(material: Material, root: Path) -> tuple[str, str]:
     """Return the program that `--reference` names, and its platform. Both are empty without that option.
 
-    Raises InputError.
+    Raises InputError if there is no such file or run, or if its platform contradicts `--reference-platform`.
     """
     named = material.reference
     if not named:
@@ -109,6 +109,8 @@ def begin(
     # a bad problem gets one line only, so progress is shown only for a step that takes long
     with open_progress(still=STILL_SECONDS) as progress:
         session = Session.begin(problem, choice, chosen, root=root, extra=platform_dirs, watch=progress.stage)
+    for remark in session.remarks:
+        note(remark)
     with session:
         return _work(session, json=json)
 
@@ -220,8 +222,14 @@ def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
         say(f"kernel: {path or 'no file of the run holds the program that was measured'}")
         if path is None or path.name != "best.py":
             say(f"not the kernel: {run.path / 'best.py'} is another program than the one that was measured")
-    if any(IMAGES_NOT_SEEN in attempt.evaluation.labels for attempt in attempts if attempt.evaluation is not None):
-        say("images not seen: the model of the performance analysis agent refuses them, and was given text")
+    for remark in _remarks(run, attempts):
+        say(remark)
     if outcome is not None:
         say(words.ended(outcome))
     say(f"run: {run.path}")
+
+
+def _remarks(run: RunFolder, attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Yield what a user must know about the models of a run, a line each."""
+    yield from words.remarks(attempts)
+    yield from Exchange(run.exchange).notes()

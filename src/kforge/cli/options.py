@@ -113,10 +113,28 @@ class Growth:
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
     analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = ""
+    model_settings: Annotated[
+        str,
+        typer.Option(
+            "--model-settings",
+            help="How the model is asked, such as effort=high,temperature=0.2,seed=7,context=128000,max_tokens=16000.",
+        ),
+    ] = ""
+    analyst_settings: Annotated[
+        str, typer.Option("--analyst-settings", help="The same for the analysis agent. Default: --model-settings.")
+    ] = ""
     profile_as: Annotated[
         ProfileForm,
         typer.Option("--profile-as", help="How the analysis agent gets a profile; image and both draw it."),
     ] = ProfileForm.TEXT
+    search: Annotated[
+        str,
+        typer.Option(
+            "--search",
+            metavar="STRATEGY",
+            help="Which attempts are continued: linear (the paper), best-of:N, beam:K or tree.",
+        ),
+    ] = "linear"
     iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5
     target_speedup: Annotated[
         float,

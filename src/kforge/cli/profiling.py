@@ -36,7 +36,7 @@ def profile(
     json: bool,
 ) -> int:
     """Print the page. With imported files alone nothing is run; a problem adds its roofline; a candidate is profiled
-    here, and its counters come from the files. Raises InputError."""
+    here, and its counters come from the files. Raises InputError if a file cannot be read, or if a part is missing."""
     imports, calls = given.imports or [], given.calls
     if image_out is not None:
         picture.check_installed("--image-out")
@@ -100,7 +100,7 @@ def _of_candidate(judge: Judge, problem: Problem, candidate: Candidate, export: 
     if export is None:
         return found
     _same_device(export, found.roofline.peaks)
-    return digest(
+    page = digest(
         tool=f"{found.tool}, counters imported from {export.tool}",
         seconds=found.seconds,
         hot_spots=found.hot_spots,
@@ -108,8 +108,9 @@ def _of_candidate(judge: Judge, problem: Problem, candidate: Candidate, export: 
         workload=judge.describe(problem),
         kernels=export.kernels,
         notes=list(imported.notes(export, calls or 1)),
-        timeline=found.timeline,
+        authored=found.authored,
     )
+    return page.model_copy(update={"timeline": found.timeline})
 
 
 def _same_device(export: Export, peaks: Peaks) -> None:

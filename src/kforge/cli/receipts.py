@@ -72,7 +72,8 @@ class Claim(NamedTuple):
 
 
 def signed(proof: Proof, key: Key) -> Proof:
-    """Return the receipt with the user's signature; unchanged where no key can be kept. Raises InputError."""
+    """Return the receipt with the user's signature; unchanged where no key can be kept. Raises InputError if
+    others can read the key."""
     return proof.model_copy(update={SIGNATURE: key.sign(RECEIPT, canonical(as_json(proof)))})
 
 

@@ -68,9 +68,7 @@ def _options(run: RunFolder, growth: Growth, chosen: Settings) -> RunOptions:
         update={"unsafe": False}
     )
     model = choose_model(growth.model, chosen)
-    return new_options(
-        **{**asdict(growth), "model": model, "analyst": growth.analyst or model}, **policy.model_dump(), platform=""
-    )
+    return new_options(**{**asdict(growth), "model": model}, **policy.model_dump(), platform="")
 
 
 def _line(each: Carried) -> str:

@@ -31,6 +31,7 @@ from kforge.evaluation.transport.wire import Document
 from kforge.platforms import host
 from kforge.records import (
     Candidate,
+    DeviceFacts,
     Evaluation,
     EvaluationLimits,
     EvaluationPolicy,
@@ -188,6 +189,10 @@ class Judge:
         """Return the peak bandwidth and peak arithmetic rates of the device. They come from the cache unless `fresh` is
         true."""
         return self._ask("fresh peaks" if fresh else "peaks", None, Peaks)
+
+    def facts(self) -> DeviceFacts:
+        """Return what an author of programs needs to know about the device: what it reports, and its measured rates."""
+        return self._ask("facts", None, DeviceFacts)
 
     def device(self) -> str:
         """Return the name of the device that programs run on, as receipts give it."""

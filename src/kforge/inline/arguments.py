@@ -75,7 +75,8 @@ class Arguments:
         ]
 
     def convert(self, given: tuple[Any, ...]) -> list[Any]:
-        """Return the addresses of tensors, and other arguments as plain numbers. Raises LaunchError."""
+        """Return the addresses of tensors, and other arguments as plain numbers. Raises LaunchError if an argument is
+        missing or does not fit its parameter."""
         if len(given) != len(self._converters):
             raise LaunchError(self._count_message(len(given)))
         return [convert(value) for convert, value in zip(self._converters, given, strict=True)]

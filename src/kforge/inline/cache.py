@@ -59,7 +59,7 @@ def fetch(folder: Path, name: str, build: Callable[[Path], Path]) -> Path:
 
 
 def content(entry: Path) -> bytes:
-    """Return the bytes of the built file, without the digest at the end. Raises OSError."""
+    """Return the bytes of the built file, without the digest at the end. Raises OSError if it cannot be read."""
     return entry.read_bytes()[:-_DIGEST_BYTES]
 
 

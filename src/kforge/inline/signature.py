@@ -81,7 +81,8 @@ def _statements(tokens: list[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def _signature(head: Sequence[str]) -> Signature | None:
-    """Return the function that these tokens declare, or None if they declare something else. Raises CompileError."""
+    """Return the function that these tokens declare, or None if they declare something else. Raises CompileError
+    if a parameter or the result has a type that cannot be passed."""
     words = [word for word in without_attributes(head) if word not in SPECIFIERS and word != '"C"']
     if "(" not in words:
         return None

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
-from kforge.models.exchange import Exchange, ExchangedModel, Question, spent
+from kforge.models.exchange import Exchange, ExchangedModel, Question
 from kforge.models.images import Image, NamedImages, read_images
+from kforge.models.ledger import Ledger, ModelCall
+from kforge.models.model_settings import ModelSettings, NamedSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,32 +28,53 @@ __all__ = [
     "ExchangedModel",
     "Image",
     "LanguageModel",
+    "Ledger",
     "Message",
+    "ModelCall",
+    "ModelSettings",
     "NamedImages",
+    "NamedSettings",
     "Question",
     "Reply",
     "Request",
+    "is_remote",
     "open_model",
     "read_images",
-    "spent",
 ]
 
 _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
 
 
+OFFLINE = ("builtin", "replay", "exchange", "scripted")
+"""Kinds of models that make no network call. Their questions are asked in one order, so that a script fits."""
+
+
+def is_remote(name: str) -> bool:
+    """Return whether a model is asked over a network, so that several of its answers can be awaited at once."""
+    return name.partition(":")[0] not in OFFLINE
+
+
 def open_model(
-    name: str, *, exchange: Path, keys: Mapping[str, str], tell: Callable[[str], None] = lambda _: None
-) -> LanguageModel:
+    name: str,
+    *,
+    exchange: Path,
+    keys: Mapping[str, str],
+    settings: ModelSettings | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> ExchangedModel:
     """Return the model of this name. Its calls are recorded in the folder `exchange`, and answered from it when
     recorded.
 
-    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. `tell` gets progress reports while a provider does not
-    answer. Raises ModelError, before any call, for an unknown name, a missing recording or script, a missing extra or a
-    missing key.
+    `keys` maps variable names (`OPENAI_API_KEY`) to secrets. `settings`: how the model is asked; the result's `remark`
+    names those that this model does not take. `tell` gets progress reports while a provider does not answer.
+
+    Raises ModelError, before any call, for an unknown name, a missing recording or script, a missing extra or a missing
+    key.
     """
     from kforge.models.offline import AwaitedModel, ReplayedModel, ScriptedModel
 
     folder = Exchange(exchange)
+    settings = settings or ModelSettings()
     kind, colon, rest = name.partition(":")
     source: LanguageModel
     if name == "exchange":
@@ -65,5 +88,6 @@ def open_model(
     else:
         from kforge.models.providers import ProviderModel
 
-        source = ProviderModel.open(name, keys, tell=tell)
-    return ExchangedModel(source, folder)
+        provider = ProviderModel.open(name, keys, tell=tell)
+        return ExchangedModel(provider, folder, settings, provider.unused(settings))
+    return ExchangedModel(source, folder, settings, settings.sent)

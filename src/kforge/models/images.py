@@ -86,7 +86,8 @@ def read_images(paths: Sequence[Path]) -> tuple[Image, ...]:
 
 
 def _named(value: object) -> object:
-    """Return the images that a text of file names stands for, without their bytes. Raises ValueError."""
+    """Return the images that a text of file names stands for, without their bytes. Raises ValueError if a name is not
+    that of an image, or there are too many."""
     if not isinstance(value, str):
         return value
     names = [_NAME.fullmatch(part) for part in value.split()]

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kforge.errors import PlatformError
-from kforge.platforms import host
+from kforge.platforms import host, host_facts
 from kforge.platforms.contracts import NoSanitizer, Sanitizer
 from kforge.records import Peaks
 
@@ -47,6 +47,10 @@ class Adapter:
     orchestrator, which never imports torch. The other methods run in the referee and the workers. `kernel_device` runs
     in all of them.
     """
+
+    line_flags: tuple[str, ...] = ()
+    """Compiler flags with which builds of `kforge.inline` keep line numbers, so that a profile can tell the lines of
+    kernels. Empty if kernels do not run on the host's processor."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -265,7 +269,19 @@ class Adapter:
             device=self.describe_device(),
             bytes_per_second=peaks.bytes_per_second(self.device(), self.synchronize),
             flops_per_second=peaks.flops_per_second(self.device(), self.synchronize),
+            caches=tuple(host.cache_levels()) if self.device().partition(":")[0] == "cpu" else (),
         )
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Return what the device reports about itself that an author of programs needs, as pairs of name and text.
+
+        Nothing is measured here. The default describes the host's processor if kernels run on it; for another device,
+        override this method. Raises KforgeError or InlineError if the device or its compiler cannot be asked.
+        """
+        elsewhere = self.kernel_device()
+        if self.device().partition(":")[0] == "cpu" and (elsewhere is None or elsewhere.in_worker):
+            return tuple(host_facts.facts())
+        return (("Device", self.describe_device()),)
 
     def describe_device(self) -> str:
         """Return the device's own name. Measured numbers are stored with it, because they are valid for this device

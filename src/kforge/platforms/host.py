@@ -9,12 +9,13 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from kforge.records import CacheLevel
+
 _CPUINFO = Path("/proc/cpuinfo")
 _STAT = Path("/proc/stat")
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _PROCESSORS = Path("/sys/devices/system/cpu")
-_CACHES = _PROCESSORS / "cpu0" / "cache"
 
 
 def describe() -> str:
@@ -70,10 +71,19 @@ def core() -> frozenset[int]:
     them."""
     with suppress(OSError, IndexError, ValueError):
         number = Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36]
-        listed = (_PROCESSORS / f"cpu{number}" / "topology" / "thread_siblings_list").read_text()
-        bounds = [part.partition("-") for part in listed.strip().split(",")]
-        return frozenset(one for low, _, high in bounds for one in range(int(low), int(high or low) + 1))
+        return _siblings(int(number))
     return frozenset()
+
+
+def _siblings(processor: int) -> frozenset[int]:
+    """Return the hyperthreads of a processor's core. Raises OSError and ValueError."""
+    return _numbers((_PROCESSORS / f"cpu{processor}" / "topology" / "thread_siblings_list").read_text())
+
+
+def _numbers(listed: str) -> frozenset[int]:
+    """Return the processors of a list such as `0-3,8`. Raises ValueError."""
+    bounds = [part.partition("-") for part in listed.strip().split(",")]
+    return frozenset(one for low, _, high in bounds for one in range(int(low), int(high or low) + 1))
 
 
 def available_memory() -> int:
@@ -101,15 +111,63 @@ def _of_the_cgroup() -> int:
     return 1 << 62
 
 
+def cache_levels() -> list[CacheLevel]:
+    """Return the data caches of the first core that this process may use, the first level first. Empty if the kernel
+    does not report them."""
+    usable = processors()
+    found = []
+    for folder in (_PROCESSORS / f"cpu{min(usable)}" / "cache").glob("index*"):
+        with suppress(OSError, ValueError):
+            kind, size, level, shared = (
+                (folder / name).read_text().strip() for name in ("type", "size", "level", "shared_cpu_list")
+            )
+            sized = re.fullmatch(r"(\d+)([KMG]?)", size)
+            if kind != "Instruction" and sized:
+                room = int(sized[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[sized[2]]
+                threads = max(1, len(usable & _numbers(shared)))
+                count = max(1, len(usable) // threads)
+                found.append(CacheLevel(level=int(level), bytes=room, threads=threads, count=count))
+    return sorted(found, key=lambda cache: cache.level)
+
+
 def caches() -> list[int]:
-    """Return the sizes in bytes of one core's caches, from the first level to the last. Empty if the kernel does not
+    """Return the sizes in bytes of one core's data caches, from the first level to the last. Empty if the kernel does
+    not report them."""
+    return [cache.bytes for cache in cache_levels()]
+
+
+def cores() -> int | None:
+    """Return the number of cores to which the hardware threads of this process belong. None if the kernel does not
     report them."""
-    sizes = []
-    for file in _CACHES.glob("index*/size"):
-        found = re.fullmatch(r"(\d+)([KMG]?)", file.read_text().strip())
-        if found:
-            sizes.append(int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]])
-    return sorted(sizes)
+    with suppress(OSError, ValueError):
+        return len({_siblings(number) for number in processors()})
+    return None
+
+
+def most_hertz() -> float | None:
+    """Return the highest clock rate of a core that the kernel reports. None if it reports none, as in many virtual
+    machines."""
+    with suppress(OSError, ValueError):
+        return 1e3 * int((_PROCESSORS / f"cpu{min(processors())}" / "cpufreq" / "cpuinfo_max_freq").read_text())
+    return None
+
+
+_VECTOR_BYTES = {"avx512f": 64, "avx": 32, "sse": 16, "asimd": 16, "neon": 16}
+"""Bytes of a vector register, by the kernel's name of the instruction set, the widest first."""
+_GET_SVE_LENGTH, _SVE_LENGTH = 51, 0xFFFF
+"""Number of the prctl that asks for the length of Arm's scalable vectors, and the bits of its answer that hold it."""
+
+
+def vector_registers() -> tuple[int, str] | None:
+    """Return the bytes of the processor's widest vector registers and the name of their instruction set. None if the
+    kernel lists no instruction set."""
+    present = features()
+    if "sve" in present:
+        with suppress(AttributeError, OSError):
+            length = ctypes.CDLL(None).prctl(_GET_SVE_LENGTH, 0, 0, 0, 0)
+            if length > 0:
+                return length & _SVE_LENGTH, "sve"
+    return next(((size, name) for name, size in _VECTOR_BYTES.items() if name in present), None)
 
 
 MATRIX_UNIT = "amx_bf16"

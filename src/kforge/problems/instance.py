@@ -272,7 +272,7 @@ def _cut(rows: int, fewer: int, inputs: list[Any], *, only_first: bool) -> list[
 
 
 def _execute(problem: Problem) -> types.ModuleType:
-    """Execute the problem's source as a new module. Raises ProblemError."""
+    """Execute the problem's source as a new module. Raises ProblemError if that fails."""
     serial = next(_serial)
     # A registered name and lines in linecache: inspect, torch.compile and tracebacks need both.
     module = types.ModuleType(f"kforge_problem_{problem.digest[:12]}_{serial}")

@@ -141,7 +141,8 @@ def _with_overrides(source: str, module: ast.Module, values: dict[str, _Override
 
 
 def _settable_place(module: ast.Module, name: str, origin: str) -> ast.expr | ast.stmt:
-    """Return the expression to replace by the value, or the statement after which to assign it. Raises ProblemError."""
+    """Return the expression to replace by the value, or the statement after which to assign it. Raises ProblemError
+    if the name cannot be set."""
     constants = dict(_constants(module))
     lines = [line for bound, line in _bindings(module.body) if bound == name]
     if len(lines) > 1:

@@ -167,7 +167,8 @@ def shipped() -> list[str]:
 
 
 def open_suite(name: str) -> Suite:
-    """Return the suite in a folder, of one problem file, or with a shipped name. Raises ProblemError."""
+    """Return the suite in a folder, of one problem file, or with a shipped name. Raises ProblemError if there is no
+    such suite, or if its suite.toml is wrong."""
     if name in shipped() and not Path(name).exists():
         folder = SHIPPED / name
     elif Path(name).exists():

@@ -5,6 +5,6 @@ Importing this package does not import torch. Only `torch_profile` does; it runs
 
 from kforge.profiling.digest import digest
 from kforge.profiling.imported import digest_of_export
-from kforge.profiling.roofline import roofline
+from kforge.profiling.roofline import BUSY_MACHINE, rates, roofline
 
-__all__ = ["digest", "digest_of_export", "roofline"]
+__all__ = ["BUSY_MACHINE", "digest", "digest_of_export", "rates", "roofline"]

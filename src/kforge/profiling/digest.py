@@ -10,15 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.profiling import kernel_lines
+from kforge.profiling.authored import page as authored_page
 from kforge.profiling.bottleneck import name_bottleneck
+from kforge.profiling.roofline import cache_rates, caution, home
 from kforge.profiling.rows import IDLE, busy_seconds
-from kforge.profiling.wording import amount, cut, percent, time
+from kforge.profiling.wording import amount, binary, cut, percent, time
 from kforge.records import HotSpot, Profile, Roofline, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.records import KernelCounters, Span
+    from kforge.records import AuthoredCode, CacheLevel, KernelCounters, Peaks
 
 LEAST_SHARE = 0.01
 """Rows with a smaller share of the time are not shown."""
@@ -42,12 +44,12 @@ def digest(
     workload: Workload,
     kernels: Sequence[KernelCounters] = (),
     notes: Sequence[str] = (),
-    timeline: tuple[Span, ...] = (),
+    authored: AuthoredCode | None = None,
 ) -> Profile:
     """Return the profile of a program, with its page of text.
 
-    `seconds` is the time of one call without a profiler. The times of the hot spots and the timeline are from the
-    profiled run.
+    `seconds` is the time of one call without a profiler. The times of the hot spots are from the profiled run.
+    `authored` tells where the time goes inside kernels, if it was sampled.
     """
     bottleneck = name_bottleneck(hot_spots=hot_spots, kernels=kernels, seconds=seconds, roofline=roofline)
     facts = [("Profiled with", tool), *_named(bottleneck), ("Time a call", time(seconds))]
@@ -57,10 +59,10 @@ def digest(
         seconds=seconds,
         hot_spots=tuple(hot_spots),
         roofline=roofline,
-        digest_text=page(facts, hot_spots, A_CALL, kernels, notes),
+        digest_text=page(facts, hot_spots, A_CALL, kernels, notes, authored),
         kernels=tuple(kernels),
         bottleneck=bottleneck,
-        timeline=timeline,
+        authored=authored,
     )
 
 
@@ -70,17 +72,21 @@ def page(
     of_what: str,
     kernels: Sequence[KernelCounters],
     notes: Sequence[str],
+    authored: AuthoredCode | None = None,
 ) -> str:
-    """Return the page: facts, table of hot spots, counters of kernels, notes."""
+    """Return the page: facts, table of hot spots, inside of kernels, counters of kernels, notes."""
+    crowded = bool(kernels) or authored is not None
     lines = [f"{name:<22}{cut(fact)}" for name, fact in facts]
     shown = [spot for spot in without_idle(hot_spots) if spot.share >= LEAST_SHARE]
     if shown:
         lines += ["", f"Hot spots ({of_what})", f"{'share':>7} {'time':>10} {'calls':>6}  name"]
-        lines += [_row(spot) for spot in shown[: ROWS_BESIDE_COUNTERS if kernels else MAX_ROWS]]
+        lines += [_row(spot) for spot in shown[: ROWS_BESIDE_COUNTERS if crowded else MAX_ROWS]]
+    if authored is not None:
+        lines += authored_page.lines(authored)
     lines += kernel_lines.lines(kernels)
     if notes:
         lines += ["", "Notes"]
-        lines += [f"- {cut(note, NOTE_WIDTH)}" for note in notes[: NOTES_BESIDE_COUNTERS if kernels else MAX_NOTES]]
+        lines += [f"- {cut(note, NOTE_WIDTH)}" for note in notes[: NOTES_BESIDE_COUNTERS if crowded else MAX_NOTES]]
     return "\n".join(lines) + "\n"
 
 
@@ -113,6 +119,8 @@ def roof(seconds: float | None, roofline: Roofline, workload: Workload) -> Itera
     peaks, traffic, flops = roofline.peaks, workload.bytes_moved, workload.flops
     bandwidth, throughput = peaks.bytes_per_second, peaks.flops_per_second
     yield "Device peaks", f"{amount(bandwidth, 'B/s')}, {amount(throughput, 'FLOP/s')} ({peaks.device})"
+    yield from cache_rates(peaks)
+    yield from caution(peaks)
     yield "Roofline floor", f"{time(roofline.floor_seconds)}, {roofline.bound} bound"
     yield "  memory", f"{time(roofline.memory_seconds)} to move {amount(traffic, 'B')}, all data once"
     if flops:
@@ -129,17 +137,48 @@ def roof(seconds: float | None, roofline: Roofline, workload: Workload) -> Itera
 
 def _achieved(seconds: float, roofline: Roofline, workload: Workload) -> Iterator[tuple[str, str]]:
     """Yield lines about the share of the roofline that a call reaches, and its rates."""
-    traffic, flops = workload.bytes_moved, workload.flops
+    traffic, flops, peaks = workload.bytes_moved, workload.flops, roofline.peaks
+    cache = home(traffic, peaks)
     if seconds >= roofline.floor_seconds:
         yield "Share of the roof", f"{roofline.floor_seconds / seconds:.1%}"
-    elif roofline.bound == "memory":
-        yield "Share of the roof", "above it: the data stays in a cache, memory does not bind"
     else:
-        yield "Share of the roof", "above it: fewer operations are done than the reference does"
-    yield (
-        "Achieved",
-        amount(traffic / seconds, "B/s") + (f", {amount(flops / seconds, 'FLOP/s')}" if flops else ""),
-    )
+        yield "Share of the roof", f"above it: {_why_above(roofline, cache)}"
+    if peaks.caches:
+        yield "Data of a call", f"{amount(traffic, 'B')}, all of it once: {_room(cache, peaks)}"
+    yield "Achieved", _rate_reached(traffic / seconds, peaks, cache) + _arithmetic(flops / seconds, peaks)
+
+
+def _rate_reached(rate: float, peaks: Peaks, cache: CacheLevel | None) -> str:
+    """Return the bandwidth that a call reaches, on a host with its share of what memory and the data's cache give."""
+    if not peaks.caches:
+        return amount(rate, "B/s")
+    shares = [f"{percent(rate / peaks.bytes_per_second)} of memory's"]
+    if cache is not None and cache.bytes_per_second is not None:
+        shares.append(f"{percent(rate / cache.bytes_per_second)} of L{cache.level}'s")
+    return f"{amount(rate, 'B/s')} ({', '.join(shares)})"
+
+
+def _why_above(roofline: Roofline, cache: CacheLevel | None) -> str:
+    """Return what it can mean that a call takes less time than the roofline allows."""
+    if roofline.bound == "compute":
+        return "less arithmetic than the reference's operators count, or the peak was measured too low"
+    if cache is not None:
+        return f"the data of a call has room in L{cache.level}, so memory does not bind"
+    return "some of the data stays in a cache, is not read at all, or the bandwidth was measured too low"
+
+
+def _room(cache: CacheLevel | None, peaks: Peaks) -> str:
+    """Return where the data of a call has room."""
+    if cache is None:
+        last = peaks.caches[-1]
+        return f"more than L{last.level} holds ({binary(last.total_bytes)})"
+    return f"has room in L{cache.level} ({binary(cache.total_bytes)})"
+
+
+def _arithmetic(rate: float, peaks: Peaks) -> str:
+    """Return the text about the arithmetic rate that a call reaches; empty if torch counts no operations."""
+    share = f" ({percent(rate / peaks.flops_per_second)} of the peak)" if peaks.caches else ""
+    return f", {amount(rate, 'FLOP/s')}{share}" if rate else ""
 
 
 def _row(spot: HotSpot) -> str:

@@ -85,7 +85,8 @@ def read(text: str) -> Export:
 
 
 def decoded(content: bytes) -> str:
-    """Return the text of a file. Raises ProfileError, with advice if the cause is known."""
+    """Return the text of a file. Raises ProfileError if it is binary, too large or not text; the message says what
+    to do if the cause is known."""
     for start, what in _BINARY:
         if content.startswith(start):
             raise ProfileError(f"it is {what}, not an export: {ACCEPTED}")

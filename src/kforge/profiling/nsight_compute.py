@@ -139,7 +139,8 @@ def header_at(lines: Sequence[str]) -> int | None:
 
 
 def read(lines: Sequence[str]) -> tuple[tuple[KernelCounters, ...], str]:
-    """Return the kernels, the slowest first, and the device's name (empty if unknown). Raises ProfileError."""
+    """Return the kernels, the slowest first, and the device's name (empty if unknown). Raises ProfileError if the lines
+    have no table of ncu with metrics or launches."""
     start = header_at(lines)
     if start is None:
         raise ProfileError("it has no table of ncu --csv")

@@ -21,6 +21,14 @@ def amount(value: float, unit: str) -> str:
     return f"{value:.4g} {unit}"
 
 
+def binary(count: int) -> str:
+    """Return the size of a cache or memory in KiB, MiB or GiB."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count / 1024:.4g} KiB"
+
+
 def percent(share: float) -> str:
     """Return a share as a percentage, with one decimal below 10 %."""
     return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"

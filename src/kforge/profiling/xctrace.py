@@ -45,7 +45,8 @@ def is_export(text: str) -> bool:
 
 
 def read(text: str) -> tuple[Row, ...]:
-    """Return the kernels (or encoders) of the Python process with their seconds. Raises ProfileError."""
+    """Return the kernels (or encoders) of the Python process with their seconds. Raises ProfileError if the text is not
+    an export of xctrace with the GPU's intervals."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:  # xctrace writes neither, and entities can grow without bounds
         raise ProfileError("it has a document type, which exports of xctrace do not have")
     try:

@@ -5,6 +5,7 @@ without a value is left out of the JSON, so that no record contains a number tha
 """
 
 from kforge.records.attempt import Attempt, Recommendation, Usage
+from kforge.records.device import CacheLevel, DeviceFact, DeviceFacts, Peaks
 from kforge.records.evidence import (
     Evaluation,
     NotSanitized,
@@ -21,7 +22,17 @@ from kforge.records.numbers import Amount, Count, Finite, Positive
 from kforge.records.outcome import Disproof, Outcome, best_attempt, recorded, why_no_kernel
 from kforge.records.policy import EvaluationLimits, EvaluationPolicy
 from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
-from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Peaks, Profile, Roofline, Span
+from kforge.records.profile import (
+    AuthoredCode,
+    HotSpot,
+    ImportedProfile,
+    KernelCounters,
+    Profile,
+    Roofline,
+    SourceLine,
+    SourceLoop,
+    Span,
+)
 from kforge.records.record import Record, as_json
 from kforge.records.verdict import (
     VERDICT,
@@ -45,11 +56,15 @@ __all__ = [
     "WIN_BOUND",
     "Amount",
     "Attempt",
+    "AuthoredCode",
+    "CacheLevel",
     "Candidate",
     "Comparison",
     "CompilationFailure",
     "Correct",
     "Count",
+    "DeviceFact",
+    "DeviceFacts",
     "Disproof",
     "Evaluation",
     "EvaluationLimits",
@@ -80,6 +95,8 @@ __all__ = [
     "Sanitization",
     "SanitizedClean",
     "SanitizerFinding",
+    "SourceLine",
+    "SourceLoop",
     "Span",
     "Standing",
     "TensorSpec",

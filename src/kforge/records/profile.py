@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from kforge.records.device import Peaks
 from kforge.records.numbers import Amount, Count, Finite, Positive
 from kforge.records.record import Record
 
@@ -50,26 +51,42 @@ class KernelCounters(Record):
     """What prevents more warps from being resident, such as registers."""
 
 
-class Peaks(Record):
-    """The highest rates of a device, measured on it."""
+class SourceLine(Record):
+    """Samples in one line of a kernel's source."""
 
-    device: str
-    bytes_per_second: Positive
-    flops_per_second: Positive
-    lowered: dict[str, Positive] = Field(default_factory=dict)
-    """Peak FLOP/s in lower precisions (`tf32`, `half`), if the device has them."""
-    wired_bytes_per_second: Positive | None = None
-    """Rated bandwidth of the memory bus, as the device reports it; None if it reports none."""
+    function: str
+    """The function that was called, into which the line's own function may be inlined."""
+    line: Count
+    """Line of the source string that was compiled, from 1."""
+    text: str
+    share: Amount
+    """Share of all samples, between 0 and 1."""
 
-    @property
-    def most_bytes_per_second(self) -> float:
-        """Bandwidth that no program can exceed. The measured peak is that of kforge's own kernels; a program may be
-        faster."""
-        return max(self.bytes_per_second, self.wired_bytes_per_second or 0.0)
 
-    def flops(self, precision: str) -> float:
-        """Return the peak FLOP/s for a program of this declared precision."""
-        return self.lowered.get(precision, self.flops_per_second)
+class SourceLoop(SourceLine):
+    """Samples in one loop of a kernel's source, without those in loops inside it."""
+
+    last: Count
+    """The loop's last line."""
+    report: str = ""
+    """What the compiler says about the loop's vectorization; empty if it says nothing."""
+
+
+class AuthoredCode(Record):
+    """Where the time goes inside the kernels that a program has compiled, by samples of its program counters."""
+
+    samples: Count
+    """All samples of running threads, inside the program's kernels and elsewhere."""
+    share: Amount
+    """Share of the samples that were in the program's own kernels."""
+    loops: tuple[SourceLoop, ...] = ()
+    lines: tuple[SourceLine, ...] = ()
+    registers: dict[str, Amount] = Field(default_factory=dict)
+    """Of the samples in kernels: the share of instructions that use each kind of registers."""
+    elsewhere: dict[str, Amount] = Field(default_factory=dict)
+    """Share of the samples in other libraries, by file name."""
+    missing: str = ""
+    """What could not be told, and why; empty if nothing is missing."""
 
 
 class Roofline(Record):
@@ -107,6 +124,8 @@ class Profile(Record):
     """Hardware counters of kernels, if a profiler could read them."""
     bottleneck: str = ""
     """One line that names the bottleneck, found by fixed rules; empty if no rule applies."""
+    authored: AuthoredCode | None = None
+    """Where the time goes inside authored kernels; None if it was not sampled, as on a device."""
     timeline: tuple[Span, ...] = ()
     """The last call of the profiled run, in order of execution: the kernels if a device ran any, otherwise torch's
     operators and the times between them. Of very many, the longest are kept."""

@@ -7,7 +7,7 @@ Neither agent runs a candidate. Tracing does run the user's code, because it cal
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kforge.errors import NothingLeft
 from kforge.problems.instance import instantiate
@@ -43,8 +43,10 @@ class Smith:
         self._plan = Plan if self.language is None else self.language.plan
         self._moves = () if self.language is None else self.language.moves
         self._given = (self._plan.read(plan) or self._plan.carried_over(plan, self._features)) if plan else None
-        self.step = 0
         self._graphs: dict[str, Graph | Untraceable] = {}
+
+    def at(self, step: int) -> Self:  # noqa: ARG002 - the same question always has the same answer
+        return self
 
     # --- F --------------------------------------------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class Smith:
         candidate = Candidate(source=source, platform=self.platform.manifest.name)
         return Answer(
             candidate=candidate,
-            request=f"{NAME}:{candidate.digest[:16]}",
+            requests=(f"{NAME}:{candidate.digest[:16]}",),
             usage=Usage(),
             labels=(LABEL,) if not ALGEBRAIC.isdisjoint(rules) else (),
             unchanged=self._why_no_kernels(problem) or (no_kernels if not plan.kernels else None),
@@ -197,15 +199,11 @@ class Seeded:
         self.write = smith.write
         self.repair = agent.repair
         self.optimize = agent.optimize
+        self._smith = smith
         self._agent = agent
 
-    @property
-    def step(self) -> int:
-        return self._agent.step
-
-    @step.setter
-    def step(self, step: int) -> None:
-        self._agent.step = step
+    def at(self, step: int) -> Seeded:
+        return Seeded(self._smith, self._agent.at(step))
 
 
 def _recommendation(move: Move, profile: Profile) -> Recommendation:

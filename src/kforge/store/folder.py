@@ -458,7 +458,8 @@ def status_of(path: Path) -> Status:
 
 
 def _read_header(path: Path) -> tuple[Header, bytes]:
-    """Return the header, and the text from which it was read. Raises RunError."""
+    """Return the header, and the text from which it was read. Raises RunError if it cannot be read, or if a newer
+    kforge wrote it."""
     try:
         text = durable.read(path)
         version = json.loads(text)["format"]

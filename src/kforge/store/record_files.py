@@ -31,7 +31,7 @@ def read_record(path: Path, kind: type[R]) -> R:
 
 
 def read_with_text(path: Path, kind: type[R]) -> tuple[R, bytes]:
-    """Return the record in a file, and the file's text. Raises RunError."""
+    """Return the record in a file, and the file's text. Raises RunError if it cannot be read or is damaged."""
     text = read_bytes(path)
     return parse_record(text, path, kind), text
 

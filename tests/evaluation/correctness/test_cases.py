@@ -50,6 +50,21 @@ def test_odd_sets_of_the_last_timed_blocks_are_drawn_again(tmp_path: Path) -> No
     assert len(again) < 64
 
 
+def test_timed_inputs_are_given_back_without_their_odd_rows(tmp_path: Path) -> None:
+    source = source_of(tmp_path, "torch.randn(16, 16)", "return x + 1")
+    source.odd_rows = "wild"
+    sets = source.timed(0, 32)
+    plain = [source.without_odd_rows(inputs) for inputs in sets]
+    assert any(each is not None for each in plain)
+    assert any(each is None for each in plain)
+    for inputs, before in zip(sets, plain, strict=True):
+        if before is not None:
+            same_rows = (inputs[0] == before[0]).all(dim=1)
+            assert 0 < int((~same_rows).sum()) < len(same_rows)
+            assert float(before[0].abs().max()) < 10
+    assert source.without_odd_rows([torch.zeros(16, 16)]) is None
+
+
 def test_each_change_of_weights_but_the_first_is_followed_by_inputs_as_given(tmp_path: Path) -> None:
     source = source_of(tmp_path, "torch.randn(16, 16)", "return x + 1")
     for state in range(20):

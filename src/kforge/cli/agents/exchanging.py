@@ -69,7 +69,8 @@ def list_questions(name: str | None, *, root: Path | None, all_states: bool, jso
 
 
 def show(name: str, path: str, *, root: Path | None, into: Path | None, json: bool) -> int:
-    """Print one prompt, or write all that wait into a folder with their images. Raises InputError."""
+    """Print one prompt, or write all that wait into a folder with their images. Raises InputError if `name` or `path`
+    names no question that waits."""
     where = root or settings.load().runs
     waiting = [each for each in _asked(where, name) if each.question.is_waiting]
     if into is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.agents.analysis import IMAGES_NOT_SEEN
 from kforge.records import (
     Correct,
     Mismatch,
@@ -141,6 +142,14 @@ def line(attempt: Attempt) -> str:
     return f"{attempt.index} {attempt.phase}: {state}: {said}"
 
 
+def remarks(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Describe what was unusual about the agents' answers, a line for each remark."""
+    if any(IMAGES_NOT_SEEN in attempt.evaluation.labels for attempt in attempts if attempt.evaluation is not None):
+        yield "images not seen: the model of the performance analysis agent refuses them, and was given text"
+    for attempt in attempts:
+        yield from (f"attempt {attempt.index}: {remark}" for remark in attempt.remarks)
+
+
 def correctness(verdict: Correct) -> str:
     """Describe what was checked, and how long a call takes where that was measured."""
     error = f"largest error {verdict.max_error:.1e} of {verdict.tolerance:.1e} allowed"
@@ -237,5 +246,12 @@ def result_lines(value: ProblemResult) -> Iterator[str]:
 
 
 def cost(usage: Usage) -> str:
-    tokens = f"{usage.requests} model calls, {usage.input_tokens + usage.output_tokens} tokens"
-    return tokens if usage.cost_usd is None else f"{tokens}, ${usage.cost_usd:.4f}"
+    return f"{usage.requests} model calls, {usage.input_tokens + usage.output_tokens} tokens, {price(usage)}"
+
+
+def price(usage: Usage) -> str:
+    """Describe what calls cost. A price that is not known is said as such, and never as zero."""
+    if usage.cost_usd is None:
+        return "price unknown" if usage.requests else "free"
+    known, without = f"${usage.cost_usd:.4f}", usage.calls_without_price
+    return f"{known} and {without} call{'s' * (without > 1)} of unknown price" if without else known

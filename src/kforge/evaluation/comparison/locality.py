@@ -159,7 +159,8 @@ class Surroundings:
         return torch.cat([rows, *(runs.errors(flat) for runs in self._runs), *slices]).cpu()
 
     def name(self, part: int) -> str:
-        """Return the name of a part of the output for messages. Raises IndexError."""
+        """Return the name of a part of the output for messages. Raises IndexError if there is no part of this
+        number."""
         if part < len(self._rows):
             return f"row {int(self._rows[part])} of {self._count}"
         part -= len(self._rows)

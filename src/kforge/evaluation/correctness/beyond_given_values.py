@@ -218,7 +218,8 @@ def limits_cross(reference: Reference, inputs: list[Any]) -> bool:
 
 
 def looks_up(reference: Reference, inputs: list[Any]) -> bool:
-    """Return whether the reference uses an operator that fails for indices out of bounds. Raises ProblemError."""
+    """Return whether the reference uses an operator that fails for indices out of bounds. Raises ProblemError if the
+    reference fails on these inputs."""
     with _Names() as names:
         reference.own_result(inputs)
     # what a compiled function calls is not seen

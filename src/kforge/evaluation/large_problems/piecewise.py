@@ -59,7 +59,7 @@ class Pieces:
     def truths(self) -> Iterator[tuple[Truth, tuple[int, int]]]:
         """Yield the right result, with begin and end, of each piece that is computed in double precision.
 
-        Raises InputsChangedError, or ProblemError if the reference fails.
+        Raises InputsChangedError if the program changed the inputs, and ProblemError if the reference fails.
         """
         for number, bounds in enumerate(self._cut.ranges()):
             if number in self._exact:
@@ -110,7 +110,7 @@ class Pieces:
         return frozenset(next(self.truths())[0].aliases)
 
     def _piece(self, number: int, bounds: tuple[int, int]) -> list[Any]:
-        """Return the inputs of a piece. Raises InputsChangedError."""
+        """Return the inputs of a piece. Raises InputsChangedError if they are no longer as they were drawn."""
         piece: list[Any] = self._cut.inputs(self._inputs, *bounds)
         if self._prints is None:
             return piece

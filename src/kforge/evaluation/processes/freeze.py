@@ -48,7 +48,8 @@ def hold(pid: int, freeze: Callable[[float], None] | None = None, deadline: floa
 
     Returns the descendants, for `release`. A process that has ended counts as stopped. `freeze(seconds)` stops all of
     them at once, if the sandbox has a way (`sandbox.cells`). It is called if signals to one process after the other
-    were not enough, for example because processes keep replacing themselves. Raises StillRunningError.
+    were not enough, for example because processes keep replacing themselves. Raises StillRunningError if
+    some still run after that.
     """
     tree = _Tree(pid, time.monotonic() + deadline)
     for attempt in itertools.count():

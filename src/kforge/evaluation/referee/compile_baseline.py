@@ -97,7 +97,8 @@ class CompileBaselines:
         )
 
     def _worker(self, instance: Instance) -> WorkerClient:
-        """Return a worker with the compiled reference, after its first call. Raises EvaluationError.
+        """Return a worker with the compiled reference, after its first call. Raises EvaluationError if it
+        cannot be compiled or called.
 
         Importing torch's compiler takes longer than importing torch. So from the second time on, a prepared fork server
         has it imported (on a host only its front, because the rest remembers folders of the importing process). First

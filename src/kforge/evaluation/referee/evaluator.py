@@ -23,6 +23,7 @@ from kforge.evaluation.constants import (
 from kforge.evaluation.referee.compile_baseline import CompileBaselines
 from kforge.evaluation.referee.device_peaks import measured_peaks
 from kforge.evaluation.referee.head_to_head import HeadToHeadRun
+from kforge.evaluation.referee.line_sampling import sampled
 from kforge.evaluation.referee.pipeline import Pipeline
 from kforge.evaluation.referee.problem_lint import lint, voids_speed
 from kforge.evaluation.referee.profiler_run import Ladder
@@ -39,9 +40,12 @@ from kforge.evaluation.timing.block_clocks import TIMER
 from kforge.evaluation.timing.fresh_inputs import sets_in_memory
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.instance import Instance, instantiate
-from kforge.profiling import digest, imported, roofline
+from kforge.profiling import digest, imported, rates, roofline
 from kforge.records import (
+    AuthoredCode,
     CompilationFailure,
+    DeviceFact,
+    DeviceFacts,
     Evaluation,
     HeadToHead,
     HotSpot,
@@ -65,12 +69,15 @@ if TYPE_CHECKING:
 
 PROFILED_CALLS = 5
 """Calls under torch's profiler."""
+BUILDS_KERNELS = "inline"
+"""A word in the source of every program that compiles kernels with `kforge.inline`."""
 EMULATED = "emulated"
 """Label of a result from an emulator or interpreter, which says nothing about speed."""
 
 
 class Evaluator:
-    """Answers the orchestrator's requests: describe, build, evaluate, profile, sanitize, peaks."""
+    """Answers the orchestrator's requests: describe, build, evaluate, profile, sanitize, peaks,
+    facts."""
 
     def __init__(
         self,
@@ -160,7 +167,9 @@ class Evaluator:
         """Return a profile of a program. Raises EvaluationError if the program cannot be run."""
         instance, workload = self._open(case.problem)
         seed = secrets.randbits(62)
-        client = self.workers.worker(case.candidate.digest)
+        by_line = bool(self.adapter.line_flags) and BUILDS_KERNELS in case.candidate.source
+        authored: AuthoredCode | None = None
+        client = self.workers.worker(case.candidate.digest, lines=by_line)
         try:
             client.load(case.candidate.source, "candidate.py", ENTRY)
             client.construct(instance, seed)
@@ -169,6 +178,8 @@ class Evaluator:
             self.workers.say(WORDS["profile"])
             seconds = case.seconds or _seconds_a_call(client, instance, self.workers.output_bytes)
             rows, timeline = client.profile(instance.inputs(seed), PROFILED_CALLS)
+            if by_line:
+                authored = sampled(client, instance, seconds, self.workers.output_bytes)
         except Fault as fault:
             state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
             raise EvaluationError(f"the program cannot be profiled: {state}: {reason}") from None
@@ -178,16 +189,18 @@ class Evaluator:
         spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
         export, missing = self._profilers.climb(instance, case.candidate, seed) if case.counters else (None, "")
         notes = [] if export is None else list(imported.notes(export, COUNTED_CALLS))
-        return digest(
+        spans = tuple(Span(name=n, start=begun * 1e-9, seconds=s) for n, begun, s in timeline)
+        page = digest(
             tool=" and ".join(("torch.profiler", *(export.tools if export is not None else ()))),
             seconds=seconds,
             hot_spots=spots,
-            timeline=tuple(Span(name=n, start=begun * 1e-9, seconds=s) for n, begun, s in timeline),
             roofline=roofline(workload, measured_peaks(self.workers), self.setup.precision),
             workload=workload,
             kernels=export.kernels if export is not None else (),
             notes=[*notes, *([missing] if missing else [])],
+            authored=authored,
         )
+        return page.model_copy(update={"timeline": spans})
 
     def head_to_head(self, case: HeadToHeadRequest) -> HeadToHead:
         """Time two correct programs against each other."""
@@ -206,6 +219,13 @@ class Evaluator:
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """Return the device's peak rates, from the cache or, with `fresh`, measured again."""
         return measured_peaks(self.workers, fresh=fresh)
+
+    def facts(self) -> DeviceFacts:
+        """Return what the device reports about itself, and its measured rates."""
+        peaks = measured_peaks(self.workers)
+        rows = (*self.adapter.facts(), *rates(peaks))
+        facts = tuple(DeviceFact(name=name, text=text) for name, text in rows)
+        return DeviceFacts(device=peaks.device, facts=facts, peaks=peaks)
 
     def is_fit(self) -> bool:
         """Return whether another problem may be judged in this process: no problem so far has changed torch."""

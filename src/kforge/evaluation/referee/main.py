@@ -142,6 +142,8 @@ def _dispatch(evaluator: Evaluator, request: Document) -> Record:
             return Fitness(fit=evaluator.is_fit())
         case "peaks" | "fresh peaks":
             return evaluator.peaks(fresh=request.topic == "fresh peaks")
+        case "facts":
+            return evaluator.facts()
     raise KforgeError(f"the referee does not know the request {request.topic!r}")
 
 

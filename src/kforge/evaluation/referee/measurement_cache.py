@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 
+PEAKS_EDITION = "2"
+"""Changes when other rates of a device are measured than before, so that cached ones are measured again."""
+
+
+def peaks_on(platform: str, device: str, torch_version: str) -> tuple[str, ...]:
+    """Return what identifies a device's peaks in the cache. The platform counts, because each measures in its own
+    way."""
+    return platform, device, torch_version, PEAKS_EDITION
+
 
 class Measurements:
     """Cached records, by their type and by what they were measured on."""

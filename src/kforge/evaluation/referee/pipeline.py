@@ -388,13 +388,13 @@ class Pipeline:
         if moved <= 2 * self.workers.adapter.cache_bytes:
             return
         with self.stages("physics"):  # the device's peaks are measured the first time
-            known = measured_peaks(self.workers).most_bytes_per_second
+            known = measured_peaks(self.workers, patience=0).most_bytes_per_second
         if seconds >= PHYSICS * moved / known:
             return
         with self.stages("physics"):
             needed = bytes_that_matter(check.reference, self.instance.inputs(subseed(self.secret, "physics")))
             # the peak may have been measured while the device was disturbed
-            peak = max(known, measured_peaks(self.workers, fresh=True).most_bytes_per_second)
+            peak = max(known, measured_peaks(self.workers, fresh=True, patience=0).most_bytes_per_second)
         if seconds < PHYSICS * needed / peak:
             reason = f"{seconds:.3g} s a call is less than moving its {needed:,} bytes takes at {peak / 1e9:.0f} GB/s"
             raise Fault(Rejected(rule="physics", reason=reason))

@@ -194,7 +194,8 @@ class Reference:
         return exact, not any(tensor.dtype in narrow for tensor in tensors_in(exact))
 
     def _run(self, model: torch.nn.Module, inputs: list[Any]) -> Any:
-        """Call a module on these inputs, with the same random seed each time. Raises ProblemError."""
+        """Call a module on these inputs, with the same random seed each time. Raises ProblemError if the module
+        fails."""
         draws = nullcontext() if self.seed is None else seeded(self.seed)
         # inputs may be integers only
         numbers = (*tensors_in(inputs), *model.parameters(), *model.buffers()) if self.half_inside is not None else ()

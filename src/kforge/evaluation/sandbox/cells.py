@@ -72,7 +72,8 @@ class Cell:
         signal.pidfd_send_signal(self.init, signal.SIGKILL)
 
     def destroy(self) -> None:
-        """Kill all processes of the cell and wait until they are gone. Raises TimeoutError."""
+        """Kill all processes of the cell and wait until they are gone. Raises TimeoutError if they do not end within
+        CELL_SECONDS."""
         with contextlib.suppress(ProcessLookupError):
             self.kill()
         ended = select.select([self.init], [], [], CELL_SECONDS)[0]
@@ -146,7 +147,8 @@ class Warden:
 class Cells:
     """Makes cells for a fork server, with the help of the warden.
 
-    The constructor moves this process into a new user namespace, which cannot be undone. Raises OSError.
+    The constructor moves this process into a new user namespace, which cannot be undone. Raises OSError if
+    the kernel refuses.
     """
 
     def __init__(self, border: Border, warden: Warden | None, *, as_nobody: bool) -> None:

@@ -80,7 +80,8 @@ class Layer:
             os.killpg(pid, signal.SIGKILL)
 
     def clear(self, pid: int) -> None:
-        """End all processes that a reaped worker has left, and put its builds in order. Raises TimeoutError."""
+        """End all processes that a reaped worker has left, and put its builds in order. Raises TimeoutError if
+        they do not end within CLEAR_SECONDS."""
         builds = self._builds.pop(pid)
         end = time.monotonic() + CLEAR_SECONDS
         while strays := _children() - set(self._builds):

@@ -135,7 +135,8 @@ def _descend(path: list[tuple[int, Iterator[str]]], parent: int | None, name: st
 
 
 def _opened(parent: int | None, name: str) -> int:
-    """Open a folder, and change its mode so that only its owner can write. Raises OSError."""
+    """Open a folder, and change its mode so that only its owner can write. Raises OSError if it cannot be opened
+    or changed."""
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:  # its owner, which is our own user, has denied access
@@ -155,7 +156,7 @@ def _names(folder: int, most: int) -> list[str]:
 
 
 def _change_mode(parent: int | None, name: str, change: Callable[[int], int]) -> None:
-    """Change the mode of an entry, unless it is a link. Raises OSError."""
+    """Change the mode of an entry, unless it is a link. Raises OSError if it is missing or may not be changed."""
     if not hasattr(os, "O_PATH"):
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
         os.chmod(name, change(stat.S_IMODE(status.st_mode)), dir_fd=parent, follow_symlinks=False)
@@ -171,7 +172,8 @@ def _change_mode(parent: int | None, name: str, change: Callable[[int], int]) ->
 
 
 def _empty(top: int, end: float) -> None:
-    """Remove the contents of a folder until nothing removable remains or the time is over. Raises OSError."""
+    """Remove the contents of a folder until nothing removable remains or the time is over. Raises OSError if the
+    folder cannot be read."""
     here = os.dup(top)
     above: list[tuple[str, tuple[int, int]]] = []  # the folder's name in its parent, and the parent's identity
     stuck: list[set[str]] = [set()]  # names that cannot be removed, by level

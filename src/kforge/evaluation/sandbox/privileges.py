@@ -63,7 +63,8 @@ def process_limit() -> int:
 
 
 def volunteer_for_the_oom_killer(process: int | None = None) -> None:
-    """Make the kernel kill this process, or `process`, first when memory runs out. Raises OSError.
+    """Make the kernel kill this process, or `process`, first when memory runs out. Raises OSError if the kernel
+    refuses.
 
     If we have CAP_SYS_RESOURCE outside any user namespace, the process itself cannot change this back.
     """

@@ -26,7 +26,7 @@ _ACCOUNTS = {
 
 
 def enter(border: Border, place: WorkerFolders, machine: dict[str, bytes], *, owner: int) -> None:
-    """Build the private root and make it the root of this process. Raises OSError.
+    """Build the private root and make it the root of this process. Raises OSError if the kernel refuses a mount.
 
     This process must be PID 1 of new mount and PID namespaces. `machine` has the copies that replace files of /proc
     about the whole machine (`snapshots.py`). `owner` is the user id of the worker.

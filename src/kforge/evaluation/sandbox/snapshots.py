@@ -53,7 +53,8 @@ def take() -> dict[str, bytes]:
 
 
 def put_in_place(root: Path, taken: dict[str, bytes]) -> None:
-    """Mount the copies over the live files below `root`, which has its own /proc and maybe a /sys. Raises OSError."""
+    """Mount the copies over the live files below `root`, which has its own /proc and maybe a /sys. Raises OSError if
+    the kernel refuses a mount."""
     # strings instead of paths: this is done for every worker
     folder, empty, copy = (f"{root}/.{name}" for name in ("folder", "empty", "copy"))
     Path(folder).mkdir()

@@ -180,9 +180,7 @@ class BlockCheck:
             if difference <= self._accepted and not in_full:
                 continue
             self._timed_outputs.must_be_right(sets[index], output, CASE)
-            if (
-                difference == math.inf
-            ):  # excused where the reference is not finite, which says nothing about other calls
+            if difference == math.inf:  # excused where the reference is not finite, which says nothing of other calls
                 continue
             if difference > limit:
                 return

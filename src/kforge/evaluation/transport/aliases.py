@@ -107,7 +107,8 @@ def mappings_of(pid: int, region: SharedRegion) -> list[Mapping]:
 
 
 def shared_files_of(pid: int) -> list[Mapping]:
-    """Return the shared mappings of another process: the same memory may be mapped several times. Raises ChannelError.
+    """Return the shared mappings of another process: the same memory may be mapped several times. Raises ChannelError
+    if the kernel does not show them.
 
     Private mappings are left out, because they become separate memory as soon as they are written.
     """
@@ -115,7 +116,8 @@ def shared_files_of(pid: int) -> list[Mapping]:
 
 
 def _mapped(pid: int, part: str) -> list[Mapping]:
-    """Return the mappings of a process whose line in /proc/PID/maps contains the text `part`. Raises ChannelError."""
+    """Return the mappings of a process whose line in /proc/PID/maps contains the text `part`. Raises ChannelError if
+    the file cannot be read."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
     except OSError as error:

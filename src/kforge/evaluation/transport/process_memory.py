@@ -97,7 +97,7 @@ def _has_wide_gap(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
 
 
 def _stretch(memory: FileIO, at: int, size: int) -> torch.Tensor:
-    """Return `size` bytes from the address `at` on. Raises OSError."""
+    """Return `size` bytes from the address `at` on. Raises OSError if they cannot be read."""
     data = torch.empty(size, dtype=torch.uint8)
     room = memoryview(data.numpy().data)
     memory.seek(at)

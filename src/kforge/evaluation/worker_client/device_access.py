@@ -171,7 +171,8 @@ class DeviceAccess(OutputAccess):
         return self._idleness.stays_busy()
 
     def _open(self, handle: str) -> torch.Tensor:
-        """Return the memory of an allocation, opened by its handle. Raises ChannelError."""
+        """Return the memory of an allocation, opened by its handle. Raises ChannelError if the platform
+        cannot open it."""
         if handle not in self._opened:
             try:
                 self._opened[handle] = self._memory.open(handle)

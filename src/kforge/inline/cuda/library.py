@@ -68,7 +68,7 @@ class Template:
 
     def __getitem__(self, arguments: Any) -> CudaKernel:
         """Return the kernel for these template arguments: types as C++ spells them, torch's dtypes, numbers or bools.
-        Raises CompileError."""
+        Raises CompileError if an argument has no spelling in C++, or if the compiler refuses the kernel."""
         given = arguments if isinstance(arguments, tuple) else (arguments,)
         key = tuple((type(one), one) for one in given)  # True == 1, but they are different arguments
         if key not in self._instances:
@@ -113,7 +113,7 @@ class _Loaded:
 
     def admit(self, size: geometry.Three, shared: Any) -> None:
         """Check that a thread group of this size fits, and raise the driver's limit of shared memory if necessary.
-        Raises LaunchError."""
+        Raises LaunchError if it does not fit."""
         threads = size[0] * size[1] * size[2]
         if threads > self._threads:
             reason = f"because of its {self._registers} registers per thread and its launch bounds"
@@ -214,7 +214,8 @@ class CudaKernel:
         return index
 
     def _plan(self, index: int, threads: Any, group_size: Any, shared: int) -> driver.LaunchPlan:
-        """Return a checked launch plan. It is kept and reused for launches of the same shape. Raises LaunchError."""
+        """Return a checked launch plan. It is kept and reused for launches of the same shape. Raises LaunchError if the
+        kernel cannot be launched so."""
         size = geometry.group(self.signature.name, group_size, LIMITS)
         groups = geometry.grid(self.signature.name, threads, size, LIMITS)
         loaded = self._loaded.get(index) or self._load(index)

@@ -61,7 +61,7 @@ class HipKernel:
         self._offsets = [getattr(self._block, name).offset for name, _ in fields]
 
     def load(self) -> None:
-        """Compile and load the kernel for torch's current device. Raises CompileError."""
+        """Compile and load the kernel for torch's current device. Raises CompileError if the compiler refuses it."""
         import torch
 
         try:

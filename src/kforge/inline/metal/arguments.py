@@ -76,7 +76,8 @@ class Buffer:
 
 
 def buffers(kernel: str, parameters: Sequence[Description], given: Sequence[Any], casts: Any) -> list[Buffer]:
-    """Return one buffer for each argument. Tensors that overlap share one buffer. Raises LaunchError."""
+    """Return one buffer for each argument. Tensors that overlap share one buffer. Raises LaunchError if an argument
+    is missing or does not fit its parameter."""
     count = max((one.index for one in parameters), default=-1) + 1
     if len(given) != count:
         names = ", ".join(one.name for one in parameters)
@@ -180,7 +181,8 @@ def _content(place: str, parameter: Description, value: Any, cast: str) -> bytes
 
 
 def _encoded(place: str, items: list[Any], cast: str) -> tuple[int, bytes]:
-    """Return the type that torch.mps would pass these numbers as, and their bytes. Raises LaunchError."""
+    """Return the type that torch.mps would pass these numbers as, and their bytes. Raises LaunchError if a number does
+    not fit its type."""
     if cast:
         code, form = _CASTS[cast]
     else:

@@ -91,7 +91,7 @@ def find_compiler() -> str:
 
 
 def version() -> str:
-    """Return clang's version number. Raises ToolchainError."""
+    """Return clang's version number. Raises ToolchainError if clang is missing."""
     found = re.search(r"\d+(?:\.\d+)+", _version(find_compiler()))
     return found[0] if found else "unknown"
 

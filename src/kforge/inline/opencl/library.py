@@ -147,7 +147,8 @@ class OpenclKernel:
         return size
 
     def _shared(self, given: Any) -> list[int]:
-        """Return the size in bytes of each parameter in local memory. Raises LaunchError."""
+        """Return the size in bytes of each parameter in local memory. Raises LaunchError if `given` does not
+        have one size for each."""
         sizes = list(given) if isinstance(given, list | tuple) else [given] if given else []
         name, most = self.signature.name, self._device.shared_bytes
         if len(sizes) != len(self._local):

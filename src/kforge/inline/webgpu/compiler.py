@@ -21,7 +21,7 @@ directive."""
 
 
 def module(device: Device, text: str) -> Any:
-    """Return the compiled module. Raises CompileError."""
+    """Return the compiled module. Raises CompileError if the compiler refuses the text."""
     # the directive is replaced by blanks, so that columns in messages stay correct
     plain = _ENABLED.sub(lambda found: " " * len(found[0]), text)
     try:

@@ -97,7 +97,8 @@ class Device:
 
 
 def open_device() -> Device:
-    """Return the device of this process, opened at the first call. Raises ToolchainError."""
+    """Return the device of this process, opened at the first call. Raises ToolchainError if no device can be
+    opened."""
     # a forked process must open the device anew: it has none of its parent's threads, which the driver needs
     return _opened(os.getpid())
 
@@ -113,7 +114,8 @@ def _opened(process: int) -> Device:  # noqa: ARG001 - one device a process
 
 
 def _chosen() -> tuple[Any, Any]:
-    """Return the package `wgpu` and its adapter for the fastest device. Raises ToolchainError."""
+    """Return the package `wgpu` and its adapter for the fastest device. Raises ToolchainError if the package or
+    a driver is missing."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras

@@ -91,7 +91,8 @@ class WebgpuKernel:
         return _kernel, (self._text, self._entry.name)
 
     def _tensors(self, arguments: Sequence[Any]) -> list[tensors.Passed]:
-        """Return the checked and converted tensors of a launch. Raises LaunchError."""
+        """Return the checked and converted tensors of a launch. Raises LaunchError if an argument is missing or does
+        not fit."""
         name, buffers = self._entry.name, self._entry.buffers
         placed = [(index, one) for index, one in enumerate(arguments, start=1) if _is_tensor(one)]
         others = len(arguments) - len(placed)

@@ -78,7 +78,8 @@ class Passed:
 
 
 def passed(place: str, buffer: Buffer, value: Any, *, only_written: bool) -> Passed:
-    """Return a tensor, checked and converted for the device. Raises LaunchError."""
+    """Return a tensor, checked and converted for the device. Raises LaunchError if it is not a tensor of the
+    buffer's type."""
     import torch
 
     if not isinstance(value, torch.Tensor):

@@ -143,6 +143,27 @@ class NvidiaAdapter(Adapter):
         multiprocessors = native.attribute(index, driver.MULTIPROCESSORS)
         return f"{native.name(index)} ({native.architecture(index)}, {multiprocessors} multiprocessors)"
 
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        native, index = driver.load(), self._index()
+
+        def ask(which: int) -> int:
+            return native.attribute(index, which)
+
+        kib = 1 << 10
+        shared, each = ask(driver.SHARED_PER_MULTIPROCESSOR) // kib, ask(driver.SHARED_OPT_IN) // kib
+        return (
+            ("Device", self.describe_device()),
+            ("Multiprocessors", f"{ask(driver.MULTIPROCESSORS)}, warps of {ask(driver.WARP_THREADS)} threads"),
+            (
+                "Each has",
+                f"room for {ask(driver.THREADS_PER_MULTIPROCESSOR)} threads, "
+                f"{ask(driver.REGISTERS_PER_MULTIPROCESSOR)} registers of 4 bytes, {shared} KiB of shared memory",
+            ),
+            ("A block", f"at most {ask(driver.MAX_THREADS_PER_GROUP)} threads and {each} KiB of shared memory"),
+            ("L2 cache", f"{ask(driver.L2_BYTES) / 2**20:g} MiB"),
+            ("Highest clock", f"{ask(driver.CLOCK_KILOHERTZ) / 1e6:.3g} GHz"),
+        )
+
     def measure_peaks(self) -> Peaks:
         """Measure the memory bandwidth, and matrix products in every precision that a program may declare. This takes
         about three seconds."""

@@ -77,7 +77,7 @@ def _checked(pallas_call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def lower(make: Callable[[], Callable[..., Any]], arrays: tuple[Any, ...]) -> str:
-    """Lower a kernel for a TPU, and return the module's text. Raises CompileError.
+    """Lower a kernel for a TPU, and return the module's text. Raises CompileError if it cannot be lowered.
 
     `arrays` may be tracers of a surrounding function, since only their shapes and types matter.
     """

@@ -172,7 +172,7 @@ def _parameter_names(module: nn.Module, inputs: tuple[Any, ...], name: str) -> l
 
 
 def _export(module: nn.Module, inputs: tuple[Any, ...], name: str) -> ExportedProgram:
-    """Trace the module by torch.export. Raises ProblemError."""
+    """Trace the module by torch.export. Raises ProblemError if torch cannot trace it."""
     try:
         with quiet(), torch.no_grad():
             return torch.export.export(module, inputs)

@@ -1,0 +1,104 @@
+"""One iteration of the loop, after the agents: evaluate, compare with the best, sanitize."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kforge.errors import EvaluationError
+from kforge.loop.proving import HeadToHeads
+from kforge.loop.workshop import R, once
+from kforge.problems.originality import UNCHANGED, is_unchanged
+from kforge.records import (
+    Attempt,
+    Evaluation,
+    Sanitization,
+    SanitizedClean,
+    SanitizerFinding,
+    best_attempt,
+)
+from kforge.search import Optimize, Repair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kforge.agents import Answer
+    from kforge.loop.round import Draft
+    from kforge.loop.workshop import Workshop
+    from kforge.records import Candidate
+    from kforge.store import RunFolder
+
+
+class Iteration:
+    """One iteration: the judge evaluates what the agents made, and compares it with the best program."""
+
+    def __init__(self, run: RunFolder, workshop: Workshop, attempts: Sequence[Attempt]) -> None:
+        self.run = run
+        self.index = len(attempts)
+        self.attempts = attempts
+        self.problem = run.header.problem
+        self.workshop = workshop
+
+    def judge(self, draft: Draft, *, sanitize: bool) -> Attempt:
+        """Return the attempt that comes of a draft. `sanitize`: whether a new best program must pass sanitizers."""
+        move, advice, answer = draft.move, draft.advice, draft.answer
+        evaluation = self._evaluate_with_retry(answer.candidate) if answer.candidate is not None else None
+        if evaluation is not None and (made := (*(advice.labels if advice else ()), *answer.labels)):
+            evaluation = evaluation.model_copy(update={"labels": (*evaluation.labels, *made)})
+        attempt = Attempt(
+            index=self.index,
+            phase="optimization" if isinstance(move, Optimize) else "functional",
+            parent=move.parent.index if isinstance(move, Repair | Optimize) else None,
+            profile=draft.profile,
+            recommendation=advice.recommendation if advice else None,
+            others=advice.others if advice else (),
+            candidate=answer.candidate,
+            unchanged=self._why_unchanged(answer),
+            evaluation=evaluation,
+            failure=answer.failure,
+            requests=(*(advice.requests if advice else ()), *answer.requests),
+            remarks=(*(advice.remarks if advice else ()), *answer.remarks),
+            usage=advice.usage + answer.usage if advice else answer.usage,
+        )
+        attempt = HeadToHeads(self.run, self.workshop.judge).compared(attempt, self.attempts)
+        if sanitize and best_attempt([*self.attempts, attempt]) is attempt:
+            attempt = self._sanitized(attempt)
+        return attempt
+
+    def _why_unchanged(self, answer: Answer) -> str | None:
+        """Why the program is the original unchanged: the agent's own reason, or that the texts are equal. Else None."""
+        candidate = answer.candidate
+        if answer.unchanged is None and candidate is not None and is_unchanged(self.problem.source, candidate.source):
+            return UNCHANGED
+        return answer.unchanged
+
+    def _evaluate_with_retry(self, candidate: Candidate) -> Evaluation:
+        judge = self.workshop.judge
+
+        def evaluate() -> Evaluation:
+            try:
+                return judge.evaluate(self.problem, candidate)
+            except EvaluationError:
+                # the evaluator, not the candidate, failed: one more try with a fresh referee
+                return judge.evaluate(self.problem, candidate)
+
+        return self._once("evaluation", Evaluation, candidate, evaluate)
+
+    def _sanitized(self, attempt: Attempt) -> Attempt:
+        """Return the attempt after the sanitizers. A finding becomes its verdict, which the next repair reads."""
+        candidate, evaluation = attempt.candidate, attempt.evaluation
+        assert candidate is not None
+        assert evaluation is not None
+        sanitize = partial(self.workshop.judge.sanitize, self.problem, candidate)
+        outcome = self._once("sanitization", Sanitization, candidate, sanitize).outcome
+        match outcome:
+            case SanitizerFinding():
+                update: dict[str, object] = {"verdict": outcome.failure}
+            case SanitizedClean():
+                update = {"labels": (*evaluation.labels, "sanitized")}
+            case _:
+                return attempt
+        return attempt.model_copy(update={"evaluation": evaluation.model_copy(update=update)})
+
+    def _once(self, name: str, kind: type[R], candidate: Candidate, make: Callable[[], R]) -> R:
+        return once(self.run, self.index, name, kind, candidate, make)

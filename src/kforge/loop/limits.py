@@ -1,0 +1,74 @@
+"""The limits of a run: when the loop stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.records import Usage, best_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.records import Attempt, Comparison, Replication
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """When to stop. Zero means no limit, except for iterations."""
+
+    iterations: int
+    target_speedup: float = 0.0
+    budget_seconds: float = 0.0
+    budget_usd: float = 0.0
+    roofline_share: float = 0.9
+    """The loop stops above this share of the roofline: little can be gained."""
+    replications: int = 3
+    """Number of repeated evaluations of the program that would be reported best."""
+    sanitize: bool = True
+    """Whether a new best program must first pass the platform's sanitizers."""
+
+    @property
+    def counts_cost(self) -> bool:
+        """Return whether a budget depends on what calls cost. That is known after a call, so calls are made one by
+        one."""
+        return self.budget_usd > 0
+
+    def reached(self, attempts: Sequence[Attempt]) -> str | None:
+        """Return why the loop must stop now, or None."""
+        best = best_attempt(attempts)
+        usage = sum((attempt.usage for attempt in attempts), Usage())
+        if best is not None and self._is_target(best.comparisons):
+            return self._target_reached
+        if best is not None and best.untimed is not None:
+            return f"a program is correct, and its speed cannot be measured: {best.untimed}"
+        if len(attempts) >= self.iterations:
+            return f"{self.iterations} iteration{'s' * (self.iterations > 1)} done"
+        if 0 < self.budget_seconds <= sum(attempt.seconds for attempt in attempts):
+            return f"budget of {self.budget_seconds / 60:g} minutes spent"
+        if self.budget_usd > 0 and usage.requests:
+            if usage.cost_usd is None:
+                return "budget cannot be kept: the price of this model is not known"
+            if usage.cost_usd >= self.budget_usd:
+                return f"budget of {self.budget_usd:g} USD spent"
+        return None
+
+    def confirmed(self, stopped: str, best: Attempt | None, replication: Replication | None) -> str:
+        """Return why the loop stopped, after the best program was evaluated again: it may now miss the target."""
+        if stopped != self._target_reached:
+            return stopped
+        if best is None or not self._is_target(best.comparisons):
+            return f"{stopped} by a program that did not stay correct"
+        if replication is None or self._is_target(replication.comparisons):
+            return stopped
+        return f"{stopped} in one evaluation, not confirmed by {len(replication.evaluations)} further ones"
+
+    @property
+    def _target_reached(self) -> str:
+        return f"target speedup {self.target_speedup:g} reached"
+
+    def _is_target(self, comparisons: Sequence[Comparison]) -> bool:
+        """Return whether the program is proven faster than eager by at least the target."""
+        return bool(comparisons) and (
+            0 < self.target_speedup <= comparisons[0].speedup.low and comparisons[0].finding == "faster"
+        )

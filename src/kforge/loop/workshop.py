@@ -1,0 +1,43 @@
+"""What works on a run, and the rule that no finished stage of it is repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from kforge.records import Record
+from kforge.search import Linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kforge.agents import Analyst, Generator
+    from kforge.evaluation import Judge
+    from kforge.records import Candidate
+    from kforge.search import Strategy
+    from kforge.store import RunFolder
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What works on a run: the generation agent F, the analysis agent G, the judge, and the search strategy."""
+
+    generator: Generator
+    analyst: Analyst
+    judge: Judge
+    watch: Callable[[str], None] = lambda _: None
+    """Gets short progress reports, for a live display. It may be called from several threads."""
+    search: Strategy = field(default_factory=Linear)
+    at_once: int = 1
+    """Most model calls in flight. More than one only for models that answer over a network."""
+
+
+def once(run: RunFolder, index: int, name: str, kind: type[R], candidate: Candidate, make: Callable[[], R]) -> R:
+    """Return a stage's result; a finished stage of this candidate is not repeated after a kill."""
+    done = run.stage(index, name, kind, candidate.digest)
+    if done is None:
+        done = make()
+        run.put_stage(index, name, done, candidate.digest)
+    return done

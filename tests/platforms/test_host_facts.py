@@ -1,0 +1,53 @@
+"""What the kernel tells about the processor, in words; and how much data is read from which cache."""
+
+import re
+import subprocess
+
+import pytest
+
+from kforge.platforms import host, host_facts
+from kforge.platforms.cpu import calibration
+from kforge.records import CacheLevel
+
+
+def test_cores_and_registers_are_those_of_this_machine() -> None:
+    facts = dict(host_facts.facts())
+    assert facts["Processor"] == host.describe()
+    if (count := host.cores()) is not None:
+        assert 1 <= count <= host.threads()
+        assert facts["Cores"].startswith(str(count))
+    if (registers := host.vector_registers()) is not None:
+        size, name = registers
+        assert name in host.features()
+        assert facts["Vector registers"] == f"{size} bytes ({name}): {size // 4} float32 numbers"
+
+
+def test_caches_are_those_that_the_system_reports() -> None:
+    """Cause: the first level's cache for instructions was counted as one more level for data."""
+    levels = host.cache_levels()
+    assert [cache.level for cache in levels] == sorted({cache.level for cache in levels})
+    asked = subprocess.run(["getconf", "-a"], capture_output=True, text=True, check=False).stdout
+    sizes = dict(re.findall(r"^LEVEL(\d)_(?:D)?CACHE_SIZE\s+(\d+)$", asked, re.MULTILINE))
+    for cache in levels:
+        told = int(sizes.get(str(cache.level), 0))
+        assert told in (0, cache.bytes)  # 0: the C library does not know it
+
+
+def level(number: int, kib: int, threads: int) -> CacheLevel:
+    return CacheLevel(level=number, bytes=kib << 10, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("caches", "threads", "kib"),
+    [
+        ([level(1, 64, 1), level(2, 1024, 1), level(3, 32768, 2)], 2, [32, 256, 4096]),
+        ([level(1, 32, 2), level(2, 2048, 2), level(3, 262144, 16)], 16, [8, 64, 4096]),  # two threads a core
+        ([level(1, 32, 1), level(2, 1024, 1), level(3, 32768, 32)], 32, [16, 128, None]),  # a small last level
+        ([], 2, []),
+    ],
+)  # fmt: skip
+def test_the_data_of_a_level_is_far_larger_than_the_level_before(
+    caches: list[CacheLevel], threads: int, kib: list[int | None]
+) -> None:
+    found = [size and size >> 10 for _, size in calibration.data_by_level(caches, threads)]
+    assert found == kib
