@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforge.profiling.authored.loops import Loop, find, innermost, shown
+from kforge.profiling.authored.loops import LoopSpan, find, innermost, shown
 
 NESTED = """\
 #pragma omp parallel for
@@ -22,7 +22,7 @@ for (int row = 0; row < rows; ++row) {
 
 
 def test_loops_are_found_with_their_pragmas_and_bodies() -> None:
-    assert find(NESTED) == [Loop(1, 2, 11), Loop(4, 5, 5), Loop(6, 6, 9), Loop(10, 10, 10)]
+    assert find(NESTED) == [LoopSpan(1, 2, 11), LoopSpan(4, 5, 5), LoopSpan(6, 6, 9), LoopSpan(10, 10, 10)]
 
 
 @pytest.mark.parametrize(("line", "loop"), [(1, 2), (3, 2), (4, 5), (5, 5), (8, 6), (10, 10), (11, 2), (12, None)])
@@ -47,7 +47,7 @@ def test_no_loop_is_found_in_comments_literals_and_macros(source: str) -> None:
 
 
 def test_a_pragma_over_several_lines_belongs_to_its_loop() -> None:
-    assert find("\n#pragma omp parallel for \\\n    schedule(static)\nfor (;;) f();\n") == [Loop(2, 4, 4)]
+    assert find("\n#pragma omp parallel for \\\n    schedule(static)\nfor (;;) f();\n") == [LoopSpan(2, 4, 4)]
 
 
 @given(st.text(alphabet="for(while){};\"'/*\\\n #xR", max_size=200))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kforge.inline.cxx import Built
-    from kforge.profiling.authored.loops import Loop
+    from kforge.profiling.authored.loops import LoopSpan
 
 MAX_LOOPS, MAX_LINES, MAX_ELSEWHERE = 8, 10, 4
 """Most loops, lines and other libraries that are told, the busiest first."""
@@ -47,10 +47,10 @@ class _Found:
     source: list[str]
     lines: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Samples by function and line."""
-    loops: Counter[tuple[str, Loop]] = field(default_factory=Counter)
+    loops: Counter[tuple[str, LoopSpan]] = field(default_factory=Counter)
     """Samples by function and loop."""
     registers: Counter[str] = field(default_factory=Counter)
-    remarks: dict[Loop, str] = field(default_factory=dict)
+    remarks: dict[LoopSpan, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
 

@@ -23,7 +23,7 @@ _PAIRS = {"(": ")", "{": "}", "[": "]"}
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopSpan:
     """A loop of a source, by line numbers from 1."""
 
     first: int
@@ -33,7 +33,7 @@ class Loop:
     last: int
 
 
-def find(source: str) -> list[Loop]:
+def find(source: str) -> list[LoopSpan]:
     """Return the loops of a C++ source, in order of their first lines."""
     masked = _HIDDEN.sub(_blank, source)
     directives = {_line(match.start(), source): _line(match.end(), source) for match in _DIRECTIVE.finditer(masked)}
@@ -49,11 +49,11 @@ def find(source: str) -> list[Loop]:
         while (before := _ending_at(directives, first - 1)) is not None:
             first = before
         end = _statement_end(text, _closed(text, match.end()))
-        found.append(Loop(first, line, line_of(max(match.start(), end - 1))))
+        found.append(LoopSpan(first, line, line_of(max(match.start(), end - 1))))
     return found
 
 
-def innermost(loops: Iterable[Loop], line: int) -> Loop | None:
+def innermost(loops: Iterable[LoopSpan], line: int) -> LoopSpan | None:
     """Return the smallest loop that contains a line; None if none does."""
     around = [loop for loop in loops if loop.first <= line <= loop.last]
     return min(around, key=lambda loop: (loop.last - loop.first, -loop.line), default=None)

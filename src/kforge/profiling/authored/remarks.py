@@ -11,7 +11,7 @@ from kforge.profiling.authored import loops
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kforge.profiling.authored.loops import Loop
+    from kforge.profiling.authored.loops import LoopSpan
 
 GCC_FLAGS = ("-fopt-info-vec-optimized-missed",)
 CLANG_FLAGS = tuple(f"-Rpass{kind}=loop-vectorize" for kind in ("", "-missed", "-analysis"))
@@ -74,10 +74,10 @@ def parse(log: str, source: str) -> list[Remark]:
     return found
 
 
-def by_loop(found: Iterable[Remark], of_source: Sequence[Loop]) -> dict[Loop, str]:
+def by_loop(found: Iterable[Remark], of_source: Sequence[LoopSpan]) -> dict[LoopSpan, str]:
     """Return the remark on each loop that has one. A loop that was vectorized has parts that were not: its remainder,
     or copies for short data."""
-    told: dict[Loop, Remark] = {}
+    told: dict[LoopSpan, Remark] = {}
     for remark in found:
         loop = loops.innermost(of_source, remark.line)
         if loop is not None and (loop not in told or (remark.vectorized and not told[loop].vectorized)):
