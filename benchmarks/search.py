@@ -7,7 +7,7 @@ A script says what every rewrite of every program gives: how fast it is, or that
 It depends on its seed and on the place of the program in the tree, not on who asks when, so all strategies meet the
 same answers. Programs double a tensor and do useless rounds besides, so their speeds are known. There are two kinds:
 
-    smooth     every rewrite is better or worse than its parent by chance, and nothing else
+    smooth     every rewrite is better or worse than its parent by chance, up to what the device allows
     valleys    each way of computing has a limit, and a better way begins with a program that is slower
 
 Without `--measured` the loop, the strategies and their bookkeeping are the real ones, and a head-to-head returns the
@@ -78,7 +78,9 @@ WRONG_SHARE, MENDED_SHARE = 0.25, 0.6
 """Share of rewrites that are wrong, and of repairs that mend one."""
 VALLEY_SHARE, VALLEY_DEPTH, VALLEY_RISE = 0.2, 0.15, 0.9
 """Share of rewrites that begin a better way, how much slower they are at first, and how much higher its limit is."""
-LIMIT_MEAN = 0.5
+DEVICE_LIMIT = math.log(8.0)
+"""Logarithm of the speed that no program of a smooth script exceeds."""
+LIMIT_MEAN = 0.3
 """Mean distance from a first program to the limit of its way."""
 NOISE = 0.02
 """Standard deviation of a measured ratio's logarithm, where nothing is measured."""
@@ -152,7 +154,7 @@ class Script:
         return Node(place, min(parent.limit, parent.speed + gain), parent.limit, is_right)
 
     def _limit(self, chance: random.Random) -> float:
-        return 0.3 + chance.expovariate(1 / LIMIT_MEAN) if self.kind == "valleys" else math.inf
+        return 0.3 + chance.expovariate(1 / LIMIT_MEAN) if self.kind == "valleys" else DEVICE_LIMIT
 
 
 class ScriptedAgents:
@@ -280,7 +282,8 @@ def sign_test(faster: int, slower: int) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scripts", type=int, default=100, help="number of scripts of each kind")
-    parser.add_argument("--calls", type=int, default=30, help="model calls of each run, of both agents together")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first script")
+    parser.add_argument("--calls", type=int, default=60, help="model calls of each run, of both agents together")
     parser.add_argument("--measured", action="store_true", help="build, judge and time every program")
     parser.add_argument("--json", type=Path, help="also write the speeds to this file")
     options = parser.parse_args(arguments)
@@ -288,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for kind in KINDS:
             speeds[kind] = {name: [] for name in ("linear", *STRATEGIES)}
-            for seed in range(options.scripts):
+            for seed in range(options.first, options.first + options.scripts):
                 script = Script(kind, seed)
                 for name, found in speeds[kind].items():
                     place = Path(folder) / kind / str(seed) / name.replace(":", "-")
