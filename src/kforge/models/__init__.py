@@ -15,7 +15,7 @@ from kforge.errors import ModelError
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
 from kforge.models.exchange import Exchange, ExchangedModel, Question
 from kforge.models.images import Image, NamedImages, read_images
-from kforge.models.ledger import Call, Ledger
+from kforge.models.ledger import Ledger, ModelCall
 from kforge.models.model_settings import ModelSettings, NamedSettings
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMAGES_REFUSED",
-    "Call",
     "Exchange",
     "ExchangedModel",
     "Image",
     "LanguageModel",
     "Ledger",
     "Message",
+    "ModelCall",
     "ModelSettings",
     "NamedImages",
     "NamedSettings",

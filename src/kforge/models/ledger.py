@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Call(Record):
+class ModelCall(Record):
     """One answered call of a model."""
 
     question: str
@@ -40,7 +40,7 @@ class Call(Record):
 class Ledger:
     """The calls of a run, in the order in which they were asked."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ModelCall, ...]
     prices: tuple[str, ...]
     """The price tables by which calls were priced, with their dates."""
 
@@ -50,7 +50,7 @@ class Ledger:
         calls, prices = [], dict[str, None]()
         for name, request, reply in Exchange(exchange).calls():
             calls.append(
-                Call(
+                ModelCall(
                     question=name,
                     agent=request.agent,
                     step=request.step,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kforge.records import Attempt
 
 
-class Progress(Record):
+class RunProgress(Record):
     """The state of a run after one attempt."""
 
     attempt: Count
@@ -29,12 +29,12 @@ class Progress(Record):
     """Wall time of the run so far."""
 
 
-def progress(attempts: Sequence[Attempt], ledger: Ledger) -> Iterator[Progress]:
+def progress(attempts: Sequence[Attempt], ledger: Ledger) -> Iterator[RunProgress]:
     """Yield the state of a run after each of its attempts."""
     for count, attempt in enumerate(attempts, 1):
         best = best_attempt(attempts[:count])
         eager = best.comparisons[0] if best is not None and best.comparisons else None
-        yield Progress(
+        yield RunProgress(
             attempt=attempt.index,
             best=None if best is None else best.index,
             speedup=None if eager is None else eager.speedup,

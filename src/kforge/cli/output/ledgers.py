@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from kforge.models.progress import Progress
+    from kforge.models.progress import RunProgress
     from kforge.store import RunFolder
 
 
@@ -48,7 +48,7 @@ def _calls(ledger: Ledger) -> Table:
     return table
 
 
-def _progress(rows: Sequence[Progress]) -> Table:
+def _progress(rows: Sequence[RunProgress]) -> Table:
     table = _table("speedup against cost and time", "after attempt", "best", "speedup over eager", "cost", "time")
     for row in rows:
         table.add_row(
@@ -61,7 +61,7 @@ def _progress(rows: Sequence[Progress]) -> Table:
     return table
 
 
-def _speedup(row: Progress) -> str:
+def _speedup(row: RunProgress) -> str:
     if row.best is None:
         return "nothing correct yet"
     if row.speedup is None:
