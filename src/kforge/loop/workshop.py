@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from kforge.records import Record
-from kforge.search import Linear
+from kforge.search import LinearSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ class Workshop:
     judge: Judge
     watch: Callable[[str], None] = lambda _: None
     """Gets short progress reports, for a live display. It may be called from several threads."""
-    search: Strategy = field(default_factory=Linear)
+    search: Strategy = field(default_factory=LinearSearch)
     at_once: int = 1
     """Most model calls in flight. More than one only for models that answer over a network."""
 

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.search.beam import Beam
-from kforge.search.best_of import BestOf
-from kforge.search.linear import Linear
+from kforge.search.beam import BeamSearch
+from kforge.search.best_of import BestOfSearch
+from kforge.search.linear import LinearSearch
 from kforge.search.moves import Move, Optimize, Repair, Strategy, Write
-from kforge.search.tree import Tree
+from kforge.search.tree import TreeSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CHOICES", "Linear", "Move", "Optimize", "Repair", "Strategy", "Write", "strategy"]
+__all__ = ["CHOICES", "LinearSearch", "Move", "Optimize", "Repair", "Strategy", "Write", "strategy"]
 
 CHOICES = "linear, best-of:N, beam:K or tree"
 """The values of `--search`, as help texts and messages name them."""
 WIDEST = 16
 """Most attempts in one round: more would be written from the same knowledge than any run here has iterations."""
-_SINGLE: dict[str, Callable[[], Strategy]] = {"linear": Linear, "tree": Tree}
-_WIDE: dict[str, Callable[[int], Strategy]] = {"best-of": BestOf, "beam": Beam}
+_SINGLE: dict[str, Callable[[], Strategy]] = {"linear": LinearSearch, "tree": TreeSearch}
+_WIDE: dict[str, Callable[[int], Strategy]] = {"best-of": BestOfSearch, "beam": BeamSearch}
 
 
 def strategy(name: str) -> Strategy:

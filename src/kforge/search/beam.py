@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Beam:
+class BeamSearch:
     """Rounds of `width` moves, one for each of the best programs."""
 
     width: int

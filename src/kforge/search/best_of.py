@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BestOf:
+class BestOfSearch:
     """Rounds of `width` siblings: the same question each time, or the ideas of one piece of advice in order."""
 
     width: int

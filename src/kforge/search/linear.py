@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kforge.records import Attempt
 
 
-class Linear:
+class LinearSearch:
     """One attempt after the other, always from the best program."""
 
     def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:

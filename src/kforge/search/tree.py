@@ -34,7 +34,7 @@ FRESH_SHARE = 0.25
 first program gets two repairs before another one is written."""
 
 
-class Tree:
+class TreeSearch:
     """Grows one node at a time."""
 
     def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
