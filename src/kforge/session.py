@@ -15,7 +15,7 @@ from kforge import platforms
 from kforge.agents import AnalysisAgent, GenerationAgent, ReferenceProgram
 from kforge.errors import PlatformError
 from kforge.evaluation import Judge
-from kforge.loop import Workshop, forge
+from kforge.loop import QuietMoments, Workshop, forge
 from kforge.models import CallBudget, ModelSettings, is_remote, open_model
 from kforge.run_options import SMITH, RunOptions, check_images, check_models, extend, first_writer, options_of
 from kforge.search import strategy
@@ -206,6 +206,7 @@ class Session:
                 judge=self.judge,
                 watch=watch,
                 search=strategy(self.options.search),
+                quiet=QuietMoments(self.settings.limits.longest_timing, self.options.budget_minutes * 60, watch),
                 at_once=AT_ONCE if is_remote(self.options.model) and is_remote(self.options.analyst) else 1,
             )
             outcome = yield from forge(self.run, workshop, self.options.limits, self._began)

@@ -10,6 +10,7 @@ a run that is killed at any point goes on as if nothing had happened, and repeat
 from kforge.loop.forging import forge
 from kforge.loop.limits import RunLimits
 from kforge.loop.proving import HeadToHeads, Prover
+from kforge.loop.quiet import QuietMoments
 from kforge.loop.workshop import Workshop
 
-__all__ = ["HeadToHeads", "Prover", "RunLimits", "Workshop", "forge"]
+__all__ = ["HeadToHeads", "Prover", "QuietMoments", "RunLimits", "Workshop", "forge"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
 from kforge.loop.proving import HeadToHeads
+from kforge.loop.quiet import LABEL, is_disturbed
 from kforge.loop.workshop import R, once
 from kforge.problems.originality import UNCHANGED, is_unchanged
 from kforge.records import (
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from kforge.loop.workshop import Workshop
     from kforge.records import Candidate
     from kforge.store import RunFolder
+
+
+MEASURED_AGAIN = "evaluation_again"
+"""The stage of an evaluation that was repeated in a quieter moment."""
 
 
 class Iteration:
@@ -60,7 +65,7 @@ class Iteration:
             remarks=(*(advice.remarks if advice else ()), *answer.remarks),
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
-        attempt = HeadToHeads(self.run, self.workshop.judge).compared(attempt, self.attempts)
+        attempt = HeadToHeads(self.run, self.workshop.judge, self.workshop.quiet).compared(attempt, self.attempts)
         if sanitize and best_attempt([*self.attempts, attempt]) is attempt:
             attempt = self._sanitized(attempt)
         return attempt
@@ -82,7 +87,18 @@ class Iteration:
                 # the evaluator, not the candidate, failed: one more try with a fresh referee
                 return judge.evaluate(self.problem, candidate)
 
-        return self._once("evaluation", Evaluation, candidate, evaluate)
+        first = self._once("evaluation", Evaluation, candidate, evaluate)
+        if not is_disturbed(first) or not self._may_measure_again(candidate):
+            return first
+        again = self._once(MEASURED_AGAIN, Evaluation, candidate, evaluate)
+        if is_disturbed(again):
+            return first
+        return again.model_copy(update={"labels": (*again.labels, LABEL)})
+
+    def _may_measure_again(self, candidate: Candidate) -> bool:
+        """Return whether a quieter moment came, in this session or in one that was killed afterwards."""
+        done = self.run.stage(self.index, MEASURED_AGAIN, Evaluation, candidate.digest)
+        return done is not None or self.workshop.quiet.came()
 
     def _sanitized(self, attempt: Attempt) -> Attempt:
         """Return the attempt after the sanitizers. A finding becomes its verdict, which the next repair reads."""

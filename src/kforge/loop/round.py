@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kforge.errors import NothingLeft, WaitingForReplies
+from kforge.evaluation.constants import BUSY_SHARE
 from kforge.loop.questions import Questions
 from kforge.loop.workshop import once
 from kforge.records import Correct, Profile, Usage
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from kforge.loop.limits import RunLimits
     from kforge.loop.workshop import Workshop
-    from kforge.records import Attempt, Recommendation
+    from kforge.records import Attempt, Candidate, Recommendation
     from kforge.roles import Answer, Generator
     from kforge.search import Move
     from kforge.store import RunFolder
@@ -116,8 +117,17 @@ class Round:
         assert candidate is not None
         assert isinstance(verdict, Correct)
         seconds = verdict.timing.seconds.median if verdict.timing is not None else 0.0
-        profile = partial(self.workshop.judge.profile, self.run.header.problem, candidate, seconds)
+        profile = partial(self._profile_quietly, candidate, seconds)
         return once(self.run, parent.index, "profile", Profile, candidate, profile)
+
+    def _profile_quietly(self, candidate: Candidate, seconds: float) -> Profile:
+        """Return the profile of a program, taken in a quiet moment; where none came, the profile says so."""
+        share = self.workshop.quiet.wait()
+        profile = self.workshop.judge.profile(self.run.header.problem, candidate, seconds)
+        if share <= BUSY_SHARE:
+            return profile
+        said = f"Disturbed: other processes used {share:.0%} of the machine, so small differences here mean nothing."
+        return profile.model_copy(update={"digest_text": f"{said}\n\n{profile.digest_text}"})
 
     def _advise(self, index: int, move: Optimize, profile: Profile) -> Callable[[], Advice]:
         """Return a function that waits for the advice which a move follows."""
