@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from pydantic import model_validator
 
 from kforge.records import (
+    Attempt,
     Candidate,
     CompilationFailure,
     Correct,
@@ -70,18 +71,25 @@ class Advice(Record):
 
 
 class Tried(Record):
-    """A recommendation that was followed from the present program without success."""
+    """A recommendation that was followed from the present program, and the result."""
 
     recommendation: Recommendation
     outcome: str
-    """The result in a few words: `runtime error`, `0.93x of the program's speed`."""
+    """The result in a few words: `the rewrite failed (runtime error)`, `the rewrite was correct and slower (0.93x)`."""
+    given_up: bool = False
+    """Whether a correct program of the idea was slower. A failed or undecided program says nothing against the idea."""
 
 
 class Generator(Protocol):
     """The generation agent F. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
-    step: int
-    """Index of the attempt in progress, which the loop sets: questions for two attempts are two questions."""
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Generator:
+        """Return the agent for the attempt with this index: questions for two attempts are two questions.
+
+        `attempts`: all attempts of the run so far, of which prompts tell. Several agents may be asked at the same time,
+        each in a thread of its own.
+        """
+        ...
 
     def write(self, problem: Problem, workload: Workload) -> Answer:
         """Write a first program."""
@@ -119,8 +127,9 @@ class Generator(Protocol):
 class Analyst(Protocol):
     """The performance analysis agent G. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
-    step: int
-    """Index of the attempt in progress, as for the generation agent."""
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Analyst:
+        """Return the agent for the attempt with this index, as for the generation agent."""
+        ...
 
     def recommend(
         self,

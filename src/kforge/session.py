@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ValidationError
 
 from kforge import platforms
-from kforge.agents import AnalysisAgent, GenerationAgent, ReferenceProgram
+from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, MeasuredFacts, ReferenceProgram
+from kforge.agents.sizing import MOST_TOKENS
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
@@ -71,6 +73,10 @@ class RunOptions(EvaluationPolicy):
     """How the performance analysis agent gets a profile."""
     images: NamedImages = ()
     """Images from the user for the performance analysis agent."""
+    prompts: Literal["structured", "zero-shot"] = "structured"
+    """The template set by which the agents are asked."""
+    prompt_tokens: Count = MOST_TOKENS
+    """Tokens of a prompt above which its less important parts are left out."""
 
     @property
     def looks(self) -> bool:
@@ -311,7 +317,7 @@ class Session:
         agent = GenerationAgent(
             self._model(self.options.model, self.options.model_settings, "generation agent"),
             self.platform,
-            policy=self.options.policy,
+            briefing=self._briefing,
             reference=self._reference(),
         )
         if self.options.seed != SMITH:
@@ -319,6 +325,16 @@ class Session:
         from kforge.smith.brain import Seeded
 
         return Seeded(self._smith(), agent)
+
+    @cached_property
+    def _briefing(self) -> Briefing:
+        """What the agents of models are told in every question. It is measured when it is first needed."""
+        return Briefing(
+            policy=self.options.policy,
+            measured=MeasuredFacts.of(self.judge, self.run.header.problem),
+            template_set=self.options.prompts,
+            most_tokens=self.options.prompt_tokens,
+        )
 
     def _reference(self) -> ReferenceProgram | None:
         """Return the program from another platform. Raises PlatformError when that platform is not known here."""
@@ -334,6 +350,7 @@ class Session:
         return AnalysisAgent(
             self._model(self.options.analyst, self.options.analyst_settings, "performance analysis agent"),
             self.platform,
+            briefing=self._briefing,
             profile_as=self.options.profile_as,
             images=self.options.images,
         )

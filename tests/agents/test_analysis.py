@@ -29,7 +29,7 @@ def test_it_reads_the_profile_and_gives_one_recommendation(
     request = asked(identity)
     assert request["agent"] == "analysis"
     system, user = request["messages"]
-    assert "exactly one recommendation" in system["text"]
+    assert "give one recommendation" in system["text"]
     assert profile.digest_text in user["text"]
     assert profile.digest_text not in user["fingerprint"]
 

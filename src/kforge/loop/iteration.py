@@ -54,7 +54,6 @@ class Iteration:
 
     def carry_out(self, limits: RunLimits) -> Attempt:
         start = time.monotonic()
-        self.workshop.generator.step = self.workshop.analyst.step = self.index
         move = next_move(self.attempts)
         profile, advice = None, None
         if isinstance(move, Optimize):
@@ -99,10 +98,11 @@ class Iteration:
     def _recommend(self, move: Optimize, profile: Profile) -> Advice:
         assert move.parent.candidate is not None
         self.workshop.watch("asking the performance analysis agent")
-        return self.workshop.analyst.recommend(self.problem, self.workload, move.parent.candidate, profile, move.tried)
+        analyst = self.workshop.analyst.at(self.index, self.attempts)
+        return analyst.recommend(self.problem, self.workload, move.parent.candidate, profile, move.tried)
 
     def _generate(self, move: Move, advice: Advice | None) -> Answer:
-        generator = self.workshop.generator
+        generator = self.workshop.generator.at(self.index, self.attempts)
         self.workshop.watch("asking the generation agent")
         if isinstance(move, Optimize):
             candidate, best = move.parent.candidate, move.parent.verdict

@@ -11,7 +11,7 @@ from kforge.records import best_attempt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.records import Attempt
+    from kforge.records import Attempt, Recommendation
 
 REPAIRS_OF_A_REWRITE = 2
 """Number of repairs that a broken rewrite gets, once some attempt is correct, before the loop returns to the best."""
@@ -74,10 +74,16 @@ def _repeats(attempts: Sequence[Attempt], last: Attempt) -> int:
 
 def _tried(attempts: Sequence[Attempt], best: Attempt) -> tuple[Tried, ...]:
     return tuple(
-        Tried(recommendation=attempt.recommendation, outcome=_outcome(_last_of_chain(attempts, attempt), best))
+        _tried_with(attempt.recommendation, _last_of_chain(attempts, attempt), best)
         for attempt in attempts
         if attempt.parent == best.index and attempt.recommendation is not None
     )
+
+
+def _tried_with(recommendation: Recommendation, last: Attempt, best: Attempt) -> Tried:
+    found = last.head_to_head if last.rival == best.index else None
+    given_up = last.is_kernel and found is not None and found.finding == "slower"
+    return Tried(recommendation=recommendation, outcome=_outcome(last, best), given_up=given_up)
 
 
 def _last_of_chain(attempts: Sequence[Attempt], attempt: Attempt) -> Attempt:

@@ -7,7 +7,7 @@ Neither agent runs a candidate. Tracing does run the user's code, because it cal
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kforge.errors import NothingLeft
 from kforge.problems.instance import instantiate
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kforge.platforms import Platform
+    from kforge.records import Attempt
     from kforge.roles import Generator
     from kforge.smith.ir.graph import Graph
     from kforge.smith.plan import Move
@@ -43,8 +44,10 @@ class Smith:
         self._plan = Plan if self.language is None else self.language.plan
         self._moves = () if self.language is None else self.language.moves
         self._given = (self._plan.read(plan) or self._plan.carried_over(plan, self._features)) if plan else None
-        self.step = 0
         self._graphs: dict[str, Graph | Untraceable] = {}
+
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Self:  # noqa: ARG002 - the same question, one answer
+        return self
 
     # --- F --------------------------------------------------------------------------------------------------------
 
@@ -197,15 +200,11 @@ class Seeded:
         self.write = smith.write
         self.repair = agent.repair
         self.optimize = agent.optimize
+        self._smith = smith
         self._agent = agent
 
-    @property
-    def step(self) -> int:
-        return self._agent.step
-
-    @step.setter
-    def step(self, step: int) -> None:
-        self._agent.step = step
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Seeded:
+        return Seeded(self._smith, self._agent.at(step, attempts))
 
 
 def _recommendation(move: Move, profile: Profile) -> Recommendation:
