@@ -42,6 +42,8 @@ LANGUAGES = [
     ("inline/__init__.py", "rocm", "inline/hip/", 0),  # what its torch is built for
     ("inline/__init__.py", "metal", "inline/metal/", 3),
     ("inline/__init__.py", "opencl", "inline/opencl/", 3),
+    ("inline/__init__.py", "sycl", "inline/sycl/", 3),
+    ("inline/__init__.py", "opencl", "inline/sycl/", 0),  # one of the drivers that it runs on
     ("inline/__init__.py", "webgpu", "inline/webgpu/", 3),
     ("inline/__init__.py", "metal", "inline/webgpu/", 0),  # one of the drivers that it runs on
     ("inline/__init__.py", "mps", "inline/metal/", 0),  # torch's name for it
@@ -52,6 +54,7 @@ LANGUAGES = [
     ("smith/languages/__init__.py", "hip", "smith/languages/simt/dialects/hip.py", 0),
     ("smith/languages/__init__.py", "metal", "smith/languages/simt/dialects/metal.py", 0),
     ("smith/languages/__init__.py", "opencl", "smith/languages/simt/dialects/opencl.py", 0),
+    ("smith/languages/__init__.py", "sycl", "smith/languages/simt/dialects/sycl.py", 0),
     ("smith/languages/__init__.py", "webgpu", "smith/languages/simt/dialects/wgsl.py", 0),
 ]
 

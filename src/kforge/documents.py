@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kforge.models import Ledger
+from kforge.models.progress import progress
 from kforge.platforms import BrokenPlatform
 from kforge.records import Correct, as_json
 
@@ -87,7 +89,25 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
     document["attempts"] = [attempt(a) for a in attempts]
     if usage is not None:
         document["usage"] = as_json(usage)
+    account = Ledger.read(folder.exchange)
+    if account.calls:
+        document["ledger"] = ledger(account)
+        document["progress"] = [as_json(each) for each in progress(attempts, account)]
     return document
+
+
+def ledger(value: Ledger) -> dict[str, Any]:
+    """Return every call of a run's models, and the sums by agent and in all."""
+    return {
+        "prices": list(value.prices),
+        "calls": [as_json(call) for call in value.calls],
+        "agents": {agent: _sum(value.of(agent)) for agent in value.agents},
+        "total": _sum(value),
+    }
+
+
+def _sum(value: Ledger) -> dict[str, Any]:
+    return {"calls": len(value.calls), **as_json(value.usage), "seconds": value.seconds}
 
 
 def platform(found: Platform | BrokenPlatform) -> dict[str, Any]:

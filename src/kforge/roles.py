@@ -60,6 +60,8 @@ class Advice(Record):
     """What the performance analysis agent returned."""
 
     recommendation: Recommendation
+    others: tuple[Recommendation, ...] = ()
+    """Further ideas, best first: at most two, which are kept for later attempts."""
     requests: tuple[str, ...]
     """Exchange identities of the calls: one, one more when an answer could not be read, and one more when images were
     refused."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from kforge import platforms
 from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, MeasuredFacts, ReferenceProgram
@@ -19,9 +19,10 @@ from kforge.agents.sizing import MOST_TOKENS
 from kforge.errors import InputError, PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import ModelSettings, NamedImages, NamedSettings, open_model
+from kforge.models import ModelSettings, NamedImages, NamedSettings, is_remote, open_model
 from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
+from kforge.search import strategy
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import PlanMemory
@@ -45,6 +46,11 @@ SMITH = "smith"
 """The program that a model may start from: the smith's."""
 
 
+AT_ONCE = 4
+"""Most model calls in flight: few enough for the limits of every provider, and a device judges one program after the
+other anyway."""
+
+
 class RunOptions(EvaluationPolicy):
     """The resolved options of a run: the rules by which its programs are evaluated, and its limits."""
 
@@ -61,6 +67,8 @@ class RunOptions(EvaluationPolicy):
     budget_usd: Amount = 0.0
     replications: Count = 3
     sanitize: bool = True
+    search: str = "linear"
+    """Which attempts are continued: `linear`, `best-of:N`, `beam:K` or `tree`."""
     seed: str = ""
     """`smith`: the smith writes the first program, and the model goes on from there."""
     plan: str = ""
@@ -77,6 +85,12 @@ class RunOptions(EvaluationPolicy):
     """The template set by which the agents are asked."""
     prompt_tokens: Count = MOST_TOKENS
     """Tokens of a prompt above which its less important parts are left out."""
+
+    @field_validator("search")
+    @classmethod
+    def _is_strategy(cls, name: str) -> str:
+        strategy(name)
+        return name
 
     @property
     def looks(self) -> bool:
@@ -293,7 +307,14 @@ class Session:
         self.judge.on_stage = self._watch = watch
         with self.run.writing():
             self.judge.warm()
-            workshop = Workshop(generator=self._generator(), analyst=self._analyst(), judge=self.judge, watch=watch)
+            workshop = Workshop(
+                generator=self._generator(),
+                analyst=self._analyst(),
+                judge=self.judge,
+                watch=watch,
+                search=strategy(self.options.search),
+                at_once=AT_ONCE if is_remote(self.options.model) and is_remote(self.options.analyst) else 1,
+            )
             outcome = yield from forge(self.run, workshop, self.options.limits, self._began)
         if (best := self.run.best()) is not None and self._is_smiths(best):
             _memory_of(self.options, self.settings).keep(self.run.header.problem, best)

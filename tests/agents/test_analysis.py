@@ -4,7 +4,6 @@ import pytest
 
 from kforge.agents import AnalysisAgent, Analyst, Tried
 from kforge.models import Image, open_model
-from kforge.records import Usage
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def test_it_reads_the_profile_and_gives_one_recommendation(
     agent: Analyst = AnalysisAgent(scripted(recommendation.to_json()), platform)
     advice = agent.recommend(problem, workload, candidate, profile)
     assert advice.recommendation == recommendation
-    assert advice.usage == Usage(requests=1)
+    assert advice.usage.requests == 1
     (identity,) = advice.requests
     request = asked(identity)
     assert request["agent"] == "analysis"
@@ -47,7 +46,7 @@ def test_an_unreadable_answer_is_asked_for_once_more(
     agent = AnalysisAgent(scripted('{"action": "fuse"}', recommendation.to_json()), platform)
     advice = agent.recommend(problem, workload, candidate, profile)
     assert advice.recommendation == recommendation
-    assert advice.usage == Usage(requests=2)
+    assert advice.usage.requests == 2
     first, second = advice.requests
     said = asked(second)["messages"]
     assert said[:2] == asked(first)["messages"]
@@ -148,7 +147,7 @@ def test_a_model_that_refuses_images_gets_the_text_and_the_advice_a_label(ask, p
     images = [SCREENSHOT] if form == "text" else []
     advice, (first, second) = ask(REFUSAL, recommendation.to_json(), profile_as=form, images=images)
     assert (advice.recommendation, advice.labels) == (recommendation, ("images_not_seen",))
-    assert advice.usage == Usage(requests=2)
+    assert advice.usage.requests == 2
     assert first["images"]
     assert second["images"] == []
     assert profile.digest_text in second["text"]

@@ -105,7 +105,7 @@ def test_a_repair_of_a_first_program_has_no_recommendation(attempt, platform, pr
     agent = GenerationAgent(Unasked(), platform).at(1, attempts)
     text = as_text(question(lambda: agent.repair(problem, workload, attempts[0].candidate, WRONG)))
     assert "recommendation that your last program follows" not in text
-    assert "# The best program so far" not in text
+    assert "# The last correct program" not in text
     assert "Case: zeros (all zeros, such as rows without a norm)" in text
 
 

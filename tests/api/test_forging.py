@@ -277,6 +277,7 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "mode of nothing": (
         LINEAR, [X], {"compile_mode": "max-autotune", "compile_baseline": False}, "compile_mode has no effect",
     ),
+    "search": (LINEAR, [X], {"search": "deep"}, "search: unknown search 'deep'; choose linear, best-of:N"),
     "iterations": (LINEAR, [X], {"iterations": 0}, "iterations must be a whole number of at least 1, not 0"),
     "half an iteration": (LINEAR, [X], {"iterations": 1.5}, "iterations must be a whole number"),
     "replications": (LINEAR, [X], {"replications": -1}, "replications must be a whole number of at least 0"),

@@ -213,6 +213,13 @@ def test_a_model_that_cannot_be_used(
         (("forge", "p.py", "-p", "null", "-m", "exchange", "-n", "9" * 23), "option iterations: it must be a count"),
         (("forge", "p.py", "-p", "null", "-m", "exchange", "--replications", "9" * 23), "option replications: it must"),
         (("forge", "p.py", "-p", "null", "-m", "exchange", "--budget-minutes", "1e200"), "option budget_minutes: it"),
+        *(
+            (("forge", "p.py", "-p", "null", "-m", "exchange", "--search", search), said)
+            for search, said in {
+                "deep": "option search: unknown search 'deep'; choose linear, best-of:N, beam:K or tree",
+                "beam:0": "option search: the number in beam:N must be between 1 and 16, not '0'",
+            }.items()
+        ),
         (
             ("forge", "p.py", "-p", "null", "-m", "exchange", "--model-settings", "efort=1"),
             "option model_settings: 'efort=1' is",

@@ -48,7 +48,16 @@ def test_from_a_failure_over_repairs_to_an_optimization(forged: Forged) -> None:
     ]  # fmt: skip
     assert [a["recommendation"]["action"] for a in document["attempts"] if "recommendation" in a] == ["do not wait"]
     assert (document["stopped"], document["status"]) == ("4 iterations done", "finished")
-    assert document["usage"] == {"requests": 6, "input_tokens": 0, "output_tokens": 0}
+    assert document["usage"] == {"requests": 6, "input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0}
+    total = {"calls": 6, **document["usage"]}
+    assert {**document["ledger"]["total"], "seconds": 0} == {**total, "seconds": 0}
+    assert {name: each["calls"] for name, each in document["ledger"]["agents"].items()} == {
+        "generation": 5,
+        "analysis": 1,
+    }
+    assert [call["step"] for call in document["ledger"]["calls"]] == [0, 0, 1, 2, 3, 3]
+    assert [row.get("best") for row in document["progress"]] == [None, None, 2, 3]
+    assert [row["usage"]["requests"] for row in document["progress"]] == [2, 3, 4, 6]
     assert document["best"]["attempt"] == 3
     assert document["best"]["state"] == "correct"
     assert document["best"]["receipt"]["platform"] == "null"
@@ -111,7 +120,7 @@ def test_the_outcome_in_words(kforge_in_process: RunKforge, forged: Forged) -> N
     said = ran.stdout.splitlines()
     assert said[-1] == f"run: {forged.folder}"
     assert f"kernel: {forged.folder / 'best.py'}" in said
-    assert any(line.startswith("stopped: 4 iterations done; 6 model calls, 0 tokens; ") for line in said)
+    assert any(line.startswith("stopped: 4 iterations done; 6 model calls, 0 tokens, $0.0000; ") for line in said)
     best = next(number for number, line in enumerate(said) if line.startswith(("best: ", "no faster program")))
     assert "attempt 3, " in said[best]
     assert " over eager" in said[best + 1]

@@ -28,7 +28,18 @@ def test_show_in_words(kforge: RunKforge, forged: Forged) -> None:
     assert (ran.status, ran.stderr) == (0, "")
     for word in ("generation failure", "mismatch", "optimization", "attempt 3, ", "stopped: 4 iterations done"):
         assert word in ran.stdout
-    assert ran.stdout.splitlines()[-1] == "recommendation of attempt 3: do not wait"
+    lines = ran.stdout.splitlines()
+    assert "recommendation of attempt 3: do not wait" in lines
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
+    costs = {row[0]: row[2:6] for row in rows if row[0] in ("generation", "analysis", "total")}
+    assert costs == {
+        "generation": ["5", "0", "0", "$0.0000"],
+        "analysis": ["1", "0", "0", "$0.0000"],
+        "total": ["6", "0", "0", "$0.0000"],
+    }
+    grown = [row for row in rows if len(row) == 5 and row[0].isdecimal() and row[3] == "$0.0000"]
+    assert [row[:2] for row in grown] == [["0", ""], ["1", ""], ["2", "attempt 2"], ["3", "attempt 3"]]
+    assert grown[0][2] == "nothing correct yet"
 
 
 def test_another_program_in_the_place_of_the_best_is_not_named_as_the_kernel(

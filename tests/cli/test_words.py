@@ -164,7 +164,8 @@ def test_time_is_the_clocks_and_says_how_much_of_it_is_new() -> None:
     assert words.ended(outcome) == "stopped: 2 iterations done; 45 s"
     resumed = outcome.model_copy(update={"seconds": 4000.0, "usage": Usage(requests=2, input_tokens=5)})
     assert words.ended(resumed) == (
-        "stopped: 2 iterations done; 2 model calls, 5 tokens; 1 h 6 min in all, 45 s since it was resumed"
+        "stopped: 2 iterations done; 2 model calls, 5 tokens, price unknown; "
+        "1 h 6 min in all, 45 s since it was resumed"
     )
     old = Outcome(stopped="2 iterations done", usage=Usage(), seconds=44.6)
     assert words.ended(old) == "stopped: 2 iterations done; 45 s"

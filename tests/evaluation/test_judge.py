@@ -120,7 +120,7 @@ def test_facts_of_the_device_are_reported_and_measured(judge: Judge) -> None:
     assert facts.device == facts.peaks.device == judge.device()
     rows = {fact.name: fact.text for fact in facts.facts}
     assert rows["Processor"] == facts.device
-    assert rows["Memory"].endswith("B/s (all threads together)")
+    assert rows["Memory"].endswith("B/s (all threads)")
     assert judge.peaks().bytes_per_second >= facts.peaks.bytes_per_second, "rates never fall"
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kforge.errors import ModelError, RunError, WaitingForReplies
-from kforge.models import Exchange, ExchangedModel, Reply, open_model, spent
+from kforge.models import Exchange, ExchangedModel, Ledger, Reply, open_model
 from kforge.records import Usage
 
 
@@ -77,8 +77,8 @@ def test_a_reply_with_the_number_of_a_question_that_was_never_asked_answers_none
 def test_spent_counts_each_reply_once(counting, ask, tmp_path):
     for question in ("how?", "how?", "why?"):
         counting.complete(ask(question))
-    assert spent(tmp_path) == Usage(requests=2, input_tokens=6, output_tokens=8, cost_usd=1.0)
-    assert spent(tmp_path / "nothing") == Usage()
+    assert Ledger.read(tmp_path).usage == Usage(requests=2, input_tokens=6, output_tokens=8, cost_usd=1.0)
+    assert Ledger.read(tmp_path / "nothing").usage == Usage()
 
 
 @pytest.mark.parametrize("torn", ["", "{", '{"text": "a', "[]", "null", '{"no": "text"}', b"\xff\xfe", '"text"'])

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from kforge.errors import ModelError, RecordingExhausted, RunError
-from kforge.models import Exchange, Reply, open_model, spent
+from kforge.models import Exchange, Ledger, Reply, open_model
 from kforge.records import Usage
 
 
@@ -132,13 +132,13 @@ def test_a_copy_of_a_question_under_another_name_counts_once(ask, tmp_path):
     record(tmp_path, ask())
     request = tmp_path / "001-generation.request.json"
     (tmp_path / "copy.request.json").write_bytes(request.read_bytes())
-    assert spent(tmp_path) == Usage(requests=1, input_tokens=5, cost_usd=1.0)
+    assert Ledger.read(tmp_path).usage == Usage(requests=1, input_tokens=5, cost_usd=1.0)
 
 
 def test_a_request_that_is_a_folder_is_one_clear_line(tmp_path):
     (tmp_path / "0.request.json").mkdir()
     with pytest.raises(RunError, match=r"0\.request\.json: Is a directory"):
-        spent(tmp_path)
+        Ledger.read(tmp_path)
 
 
 def test_a_script_whose_names_are_digits_that_are_no_numbers(ask, tmp_path):

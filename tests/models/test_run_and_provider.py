@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from kforge.loop import RunLimits, Workshop, forge
 from kforge.models import Exchange, ExchangedModel, Image
 from kforge.models.providers import Patience, ProviderModel
 from kforge.records import EvaluationLimits, EvaluationPolicy
+from kforge.search import strategy
 from kforge.store import Header, RunFolder
 
 PROBLEM = """\
@@ -99,6 +101,32 @@ def test_a_run_outlives_every_fault_of_its_provider(judge, run, server):
     assert attempt.is_correct
     assert "cut off at its length limit" in attempt.remarks[0]
     assert len(server.bodies) == 2
+
+
+def test_siblings_are_asked_for_at_once_and_each_answer_is_recorded_and_paid_once(judge, run, server):
+    together = threading.Barrier(3)
+
+    def when_all_have_asked(handler):
+        together.wait(30)
+        server.say(PROGRAM)(handler)
+
+    server.script = [when_all_have_asked]
+    work = workshop(server, run, judge, Patience(attempts=1, timeout=60.0))
+    work = replace(work, search=strategy("best-of:3"), at_once=3)
+    with run.writing():
+        attempts = list(forge(run, work, RunLimits(3, replications=0)))
+    assert [attempt.verdict.state for attempt in attempts] == ["correct"] * 3
+    assert [each.name for each in Exchange(run.exchange).questions()] == [f"{n:03d}-generation" for n in (1, 2, 3)]
+    assert len({attempt.requests for attempt in attempts}) == len(server.bodies) == run.outcome().usage.requests == 3
+
+
+def test_with_a_budget_in_dollars_no_call_is_made_ahead(judge, run, server):
+    server.script = [server.say(PROGRAM)]
+    work = replace(workshop(server, run, judge, Patience(attempts=1)), search=strategy("best-of:3"), at_once=3)
+    with run.writing():
+        attempts = list(forge(run, work, RunLimits(3, replications=0, budget_usd=1.0)))
+    assert (len(attempts), len(server.bodies)) == (1, 1)
+    assert "the price of this model is not known" in run.outcome().stopped
 
 
 RECOMMENDATION = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kforge.models import open_model, spent
+from kforge.models import Ledger, open_model
 
 
 @pytest.fixture(scope="module")
@@ -35,4 +35,4 @@ def test_a_small_model_answers_over_the_wire(address, ask, tmp_path):
     assert reply.usage.input_tokens > 0
     assert 0 < reply.usage.output_tokens <= 40
     assert model.complete(request) == reply
-    assert spent(tmp_path) == reply.usage
+    assert Ledger.read(tmp_path).usage == reply.usage

@@ -144,7 +144,10 @@ def test_the_data_of_a_call_is_set_against_the_cache_levels(
     text = page(seconds=seconds, flops=0, bytes_moved=bytes_moved, caches=CACHES).digest_text
     assert f"Data of a call        {data}\n" in text
     assert f"Achieved              {achieved}\n" in text
-    assert "Caches                L1 2 x 64 KiB at 120 GB/s, L2 2 x 1 MiB at 80 GB/s, L3 32 MiB (all threads" in text
+    assert (
+        "Caches                L1 2 x 64 KiB at 120 GB/s, L2 2 x 1 MiB at 80 GB/s, L3 32 MiB (reading, all threads)"
+        in text
+    )
 
 
 def test_rates_of_a_busy_machine_say_so() -> None:

@@ -2,104 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from tests.search.histories import FAILURES, LINEAR, grow, histories, history, idea
 
-from kforge.records import (
-    Attempt,
-    Candidate,
-    Comparison,
-    CompilationFailure,
-    Correct,
-    Evaluation,
-    GenerationFailure,
-    HeadToHead,
-    Interval,
-    Mismatch,
-    Receipt,
-    Recommendation,
-    Standing,
-    Timing,
-    best_attempt,
-)
-from kforge.search import Optimize, Repair, Write, next_move
-from kforge.search.linear import REPAIRS_OF_A_REWRITE
+from kforge.records import Attempt, best_attempt
+from kforge.search import Optimize, Repair, Write
+from kforge.search.history import REPAIRS_OF_A_REWRITE
 
-FAILURES: dict[str, Any] = {
-    "compilation_failure": CompilationFailure(reason="error: expected ';'"),
-    "mismatch": Mismatch(kind="numerical", reason="off", max_error=0.5, tolerance=1e-5),
-}
-ADVICE = Recommendation(bottleneck="b", action="a", rationale="r", evidence="e", expected_gain="2x")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.search import Move
 
 
-def correct(speedup: float) -> Correct:
-    interval = Interval(median=speedup, low=speedup * 0.9, high=speedup * 1.1)
-    eager = Comparison(baseline="eager", identity="torch", seconds=1.0, speedup=interval)
-    return Correct(
-        max_error=0.0, tolerance=1e-5, cases=20, timing=Timing(seconds=interval, comparisons=(eager,), pairs=20)
-    )
-
-
-def grow(attempts: list[Attempt], outcome: str | float, program: str) -> list[Attempt]:
-    """The attempts after one more iteration with this outcome: a state that failed, or a speedup."""
-    move = next_move(attempts)
-    fields: dict[str, Any] = {
-        "index": len(attempts),
-        "phase": "optimization" if isinstance(move, Optimize) else "functional",
-        "parent": None if isinstance(move, Write) else move.parent.index,
-        "recommendation": ADVICE if isinstance(move, Optimize) else None,
-    }
-    if outcome == "generation_failure":
-        return [*attempts, Attempt(**fields, failure=GenerationFailure(reason="no code"))]
-    verdict = FAILURES[outcome] if isinstance(outcome, str) else correct(outcome)
-    candidate = Candidate(source=program, platform="null")
-    receipt = Receipt(
-        problem="p", candidate=candidate.digest, platform="null", precision="strict", seed="0", device="d",
-        versions={}, sandbox="s", timer="t",
-    )  # fmt: skip
-    evaluation = Evaluation(verdict=verdict, receipt=receipt)
-    attempt = Attempt(**fields, candidate=candidate, evaluation=evaluation)
-    return [*attempts, timed_against_the_best(attempts, attempt)]
-
-
-def timed_against_the_best(attempts: list[Attempt], attempt: Attempt) -> Attempt:
-    """The attempt with its finding, where it is correct and has a rival: by the medians, which are exact here."""
-    best = best_attempt(attempts)
-    if best is None or best.speedup is None or attempt.speedup is None:
-        return attempt
-    ratio = attempt.speedup.median / best.speedup.median
-    finding: Standing = "faster" if ratio > 1.02 else "slower" if ratio < 1 / 1.02 else "undecided"
-    speedup = Interval(median=ratio, low=ratio, high=ratio)
-    return attempt.model_copy(
-        update={"rival": best.index, "head_to_head": HeadToHead(finding=finding, speedup=speedup)}
-    )
-
-
-def history(*outcomes: str | float) -> list[Attempt]:
-    attempts: list[Attempt] = []
-    for outcome in outcomes:
-        attempts = grow(attempts, outcome, program=f"# {len(attempts)}")
-    return attempts
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["generation_failure", *FAILURES]) | st.floats(0.01, 100.0),
-        st.sampled_from(["# one", "# two", "# three"]),
-    ),
-    max_size=12,
-)
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[Attempt]:
-    attempts: list[Attempt] = []
-    for outcome, program in draw(STEPS):
-        attempts = grow(attempts, outcome, program)
-    return attempts
+def next_move(attempts: Sequence[Attempt]) -> Move:
+    (move,) = LINEAR.next_moves(attempts)
+    return move
 
 
 # --- after given attempts ---------------------------------------------------------------------------------
@@ -136,7 +57,7 @@ def test_a_rewrite_that_loses_is_left_behind_and_remembered() -> None:
     assert isinstance(move, Optimize)
     assert move.parent == attempts[0]
     (tried,) = move.tried
-    assert tried.recommendation == ADVICE
+    assert tried.recommendation == attempts[1].recommendation
     assert tried.outcome == "the rewrite was correct and slower (0.50x (0.50 to 0.50))"
 
 
@@ -160,6 +81,30 @@ def test_a_broken_rewrite_is_repaired_twice_and_then_left_behind() -> None:
     assert isinstance(move, Optimize)
     assert move.parent == attempts[0]
     assert [tried.outcome for tried in move.tried] == ["the rewrite failed (mismatch)"]
+
+
+def test_only_an_idea_whose_program_was_correct_and_slower_is_given_up() -> None:
+    outcomes = (2.0, 1.0, 2.01, "mismatch", "mismatch", "mismatch")
+    move = next_move(history(*outcomes))
+    assert isinstance(move, Optimize)
+    assert [tried.given_up for tried in move.tried] == [True, False, False]
+
+
+def test_ideas_that_wait_are_followed_in_order_before_the_analysis_agent_is_asked_again() -> None:
+    attempts = history(2.0, 1.0, others=2)
+    assert [each.action for each in attempts[1].others] == ["1.1", "1.2"]
+    followed = []
+    for _ in range(3):
+        move = next_move(attempts)
+        assert isinstance(move, Optimize)
+        followed.append(move.idea)
+        attempts = grow(attempts, 1.0, "# slow", others=2)
+    assert followed == [idea("1.1"), idea("1.2"), None]
+
+
+def test_ideas_for_a_program_that_was_replaced_do_not_wait_for_the_new_best() -> None:
+    attempts = history(1.0, 2.0, others=2)
+    assert next_move(attempts) == Optimize(attempts[1], tried=())
 
 
 def test_a_repaired_rewrite_counts_as_what_was_recommended() -> None:

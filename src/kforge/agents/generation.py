@@ -86,6 +86,7 @@ class GenerationAgent:
         *,
         repeats: int = 0,
     ) -> Answer:
+        chain = history.repaired(self.attempts, candidate)
         return self._ask(
             "repair",
             problem,
@@ -94,9 +95,9 @@ class GenerationAgent:
             verdict=verdict,
             case=explained(verdict.case) if isinstance(verdict, Mismatch) and verdict.case else "",
             repeats=repeats,
-            recommendation=history.followed(self.attempts, candidate),
-            last_correct=history.last_correct(self.attempts),
-            remarks=history.remarks(self.attempts),
+            recommendation=history.followed(chain),
+            last_correct=history.last_correct(chain),
+            remarks=history.remarks(chain),
         )
 
     def optimize(

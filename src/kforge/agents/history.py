@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kforge.problems.inputs.in_words import explained
 from kforge.profiling.wording import cut, time
 from kforge.prompts import trim
-from kforge.records import Candidate, Correct, Mismatch, best_attempt, times
+from kforge.records import Candidate, Correct, Mismatch, times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,28 +96,36 @@ def _difference(source: str, loser: Attempt) -> str:
     return f"{head}\n{trim(chr(10).join(changed), DIFFERENCE_LINES, DIFFERENCE_CHARS)}"
 
 
-def followed(attempts: Sequence[Attempt], candidate: Candidate | None) -> Recommendation | None:
-    """Return the recommendation that the program under repair follows; None where it follows none."""
+def repaired(attempts: Sequence[Attempt], candidate: Candidate | None) -> list[Attempt]:
+    """Return the attempt whose program is under repair, and those that it came from, up to the last correct one."""
     at = next((each for each in reversed(attempts) if each.candidate == candidate and not each.is_correct), None)
+    chain: list[Attempt] = []
     while at is not None:
-        if at.recommendation is not None:
-            return at.recommendation
-        parent = at.parent
-        at = next((each for each in attempts if each.index == parent and not each.is_correct), None)
-    return None
+        chain.append(at)
+        parent = None if at.is_correct else at.parent
+        at = next((each for each in attempts if each.index == parent), None)
+    return chain
 
 
-def last_correct(attempts: Sequence[Attempt]) -> Candidate | None:
-    """Return the best correct program so far; None where nothing is correct yet."""
-    best = best_attempt(attempts)
-    return best.candidate if best is not None else None
+def followed(chain: Sequence[Attempt]) -> Recommendation | None:
+    """Return the recommendation that the program under repair follows; None where it follows none.
+
+    `chain`: as `repaired` returns it.
+    """
+    failed = (each for each in chain if not each.is_correct)
+    return next((each.recommendation for each in failed if each.recommendation is not None), None)
+
+
+def last_correct(chain: Sequence[Attempt]) -> Candidate | None:
+    """Return the correct program that the one under repair was to replace; None where there was none."""
+    return chain[-1].candidate if chain and chain[-1].is_correct else None
+
+
+def remarks(chain: Sequence[Attempt]) -> tuple[str, ...]:
+    """Return what was unusual about the answer under repair."""
+    return chain[0].remarks if chain else ()
 
 
 def told(trial: Tried) -> str:
     """Return an idea with its result, in a line."""
     return f"{cut(trial.recommendation.action, LONGEST_IDEA)} ({trial.outcome})"
-
-
-def remarks(attempts: Sequence[Attempt]) -> tuple[str, ...]:
-    """Return what was unusual about the answers for the last attempt."""
-    return attempts[-1].remarks if attempts else ()

@@ -29,6 +29,7 @@ class ForgeOptions(TypedDict, total=False):
     analyst: str
     model_settings: str
     analyst_settings: str
+    search: str
     iterations: int
     target_speedup: float
     budget_minutes: float
@@ -116,6 +117,8 @@ def check_options(options: ForgeOptions) -> None:
         _choice(rule, given[rule], CHOICES[rule])
     if "profile_as" in given:
         _choice("profile_as", given["profile_as"], tuple(map(str, ProfileForm)))
+    if "search" in given:
+        _strategy(given["search"])
     images = given.get("images", ())
     if not isinstance(images, list | tuple) or not all(isinstance(image, str | Path) for image in images):
         raise InputError(f"images must be a list of file names, not {images!r}")
@@ -129,6 +132,15 @@ def check_options(options: ForgeOptions) -> None:
         value = given[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise InputError(f"{name} must be a number of at least 0 (0 sets no limit), not {value!r}")
+
+
+def _strategy(name: object) -> None:
+    from kforge.search import strategy
+
+    try:
+        strategy(str(name))
+    except ValueError as error:
+        raise InputError(f"search: {error}") from error
 
 
 def _choice(name: str, value: object, choices: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from kforge import platforms as registry
 from kforge import settings
 from kforge.cli.forging import print_outcome, waiting_document
 from kforge.cli.output import documents, words
+from kforge.cli.output.ledgers import print_ledger
 from kforge.cli.output.lines import note, say
 from kforge.cli.trusting import NOT_OURS, say_whose, whose
 from kforge.errors import InputError, RunError
@@ -60,6 +61,7 @@ def show(name: str | None, *, root: Path | None, json: bool) -> int:
     for attempt in run.attempts():
         if attempt.recommendation is not None:
             say(f"recommendation of attempt {attempt.index}: {attempt.recommendation.action}")
+    print_ledger(run)
     for line in _how_to_go_on(run, status, questions):
         say(line)
     return 0

@@ -138,6 +138,14 @@ class Growth:
     ] = ProfileForm.TEXT
     prompts: PromptStyle = PromptSet.STRUCTURED
     prompt_tokens: PromptTokens = PROMPT_TOKENS
+    search: Annotated[
+        str,
+        typer.Option(
+            "--search",
+            metavar="STRATEGY",
+            help="Which attempts are continued: linear (the paper), best-of:N, beam:K or tree.",
+        ),
+    ] = "linear"
     iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5
     target_speedup: Annotated[
         float,

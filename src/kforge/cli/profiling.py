@@ -100,7 +100,7 @@ def _of_candidate(judge: Judge, problem: Problem, candidate: Candidate, export: 
     if export is None:
         return found
     _same_device(export, found.roofline.peaks)
-    return digest(
+    page = digest(
         tool=f"{found.tool}, counters imported from {export.tool}",
         seconds=found.seconds,
         hot_spots=found.hot_spots,
@@ -108,8 +108,9 @@ def _of_candidate(judge: Judge, problem: Problem, candidate: Candidate, export: 
         workload=judge.describe(problem),
         kernels=export.kernels,
         notes=list(imported.notes(export, calls or 1)),
-        timeline=found.timeline,
+        authored=found.authored,
     )
+    return page.model_copy(update={"timeline": found.timeline})
 
 
 def _same_device(export: Export, peaks: Peaks) -> None:

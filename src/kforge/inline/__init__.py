@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.inline import cuda, cxx, hip, metal, opencl, webgpu
+from kforge.inline import cuda, cxx, hip, metal, opencl, sycl, webgpu
 from kforge.inline.configuration import configure
 from kforge.inline.errors import CompileError, InlineError, LaunchError, ToolchainError, UnknownKernel
 from kforge.inline.library import Library
@@ -43,6 +43,7 @@ _LANGUAGES = {
     "hip": hip.build,
     "metal": metal.compile_for_machine,
     "opencl": opencl.build,
+    "sycl": sycl.build,
     "webgpu": webgpu.build,
 }
 """For each language, a function that takes (source, flags) and returns a library whose attributes are its kernels."""

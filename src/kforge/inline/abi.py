@@ -53,7 +53,10 @@ _ELEMENTS = {
         Element("__bf16", "storage", None, ("bfloat16",)),
         # From an accelerator's headers. The packed types are read whole, and fault at an unaligned address.
         *(Element(spelling, "storage", None, ("float16",)) for spelling in ("half", "__half")),
-        *(Element(spelling, "storage", None, ("bfloat16",)) for spelling in ("nv_bfloat16", "__nv_bfloat16")),
+        *(
+            Element(spelling, "storage", None, ("bfloat16",))
+            for spelling in ("bfloat16", "nv_bfloat16", "__nv_bfloat16")
+        ),
         *(Element(spelling, "storage", None, ("float16",), 4) for spelling in ("half2", "__half2")),
         *(Element(spelling, "storage", None, ("bfloat16",), 4) for spelling in ("nv_bfloat162", "__nv_bfloat162")),
         Element("float2", "storage", None, ("float32",), 8),

@@ -7,15 +7,16 @@ Everything that depends on the signature alone is computed once, because a launc
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforge.inline.errors import LaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kforge.inline.abi import Element
     from kforge.inline.grammar import Parameter, Signature
@@ -34,6 +35,27 @@ class MemoryKind:
 
 
 HOST = MemoryKind(operator.attrgetter("is_cpu"), "in host memory")
+
+
+class Memory(NamedTuple):
+    """Address and size in bytes of a tensor's memory."""
+
+    address: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
+
+
+def check_overlap(kernel: str, memories: Iterable[Memory]) -> None:
+    """Raise LaunchError if two different memories overlap. For devices that work on copies, which could then differ."""
+    for one, after in itertools.pairwise(sorted(set(memories))):
+        if after.address < one.end and after.size:
+            raise LaunchError(
+                f"{kernel}: two tensors overlap in memory, and this device works on copies of them; "
+                "pass a .clone() of one"
+            )
 
 
 class Arguments:

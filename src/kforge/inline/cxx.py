@@ -7,8 +7,10 @@ import ctypes
 import shutil
 import subprocess
 import sys
+import tempfile
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from kforge.inline import cache as builds
 from kforge.inline import configuration, diagnostics, openmp, signature, steps
@@ -17,7 +19,6 @@ from kforge.inline.library import Kernel, Library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 COMPILERS = ("g++", "c++", "clang++")
 """Compilers that are searched on PATH, in this order. g++ is first because its code runs with the libgomp of torch's
@@ -46,6 +47,32 @@ SOURCE = "kernel.cpp"
 _OBJECT, _LIBRARY = "kernel.o", "kernel.so"
 
 
+class Built(NamedTuple):
+    """A library that this process has loaded, for tools that explain it."""
+
+    source: str
+    flags: tuple[str, ...]
+    path: Path
+    clang: bool
+
+
+_built: dict[Path, Built] = {}
+
+
+def built() -> tuple[Built, ...]:
+    """Return the libraries that this process has built or taken from the cache, in order."""
+    return tuple(_built.values())
+
+
+def report(one: Built, flags: Sequence[str]) -> str:
+    """Compile a library's source again with these flags, and return what the compiler says. Nothing is kept. Raises
+    CompileError and ToolchainError."""
+    with tempfile.TemporaryDirectory(prefix="report-") as place:
+        folder = Path(place)
+        (folder / SOURCE).write_text(one.source, encoding="utf-8")
+        return _run([find_compiler(), *FLAGS, *_compile_only(one.flags), *flags, "-c", SOURCE, "-o", _OBJECT], folder)
+
+
 def build(source: str, flags: tuple[str, ...]) -> Library:
     """Return the library built from this source, from the cache if possible.
 
@@ -60,6 +87,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     name = builds.key((source, "\0".join(flags), target, str(runtime)))
     make = partial(_build, compiler, source, flags, runtime, target)
     path = builds.fetch(settings.cache_folder, f"{name}.so", make)
+    _built[path] = Built(source, flags, path, clang="clang version" in target)
     signatures = signature.parse(source)
     try:
         native = ctypes.CDLL(str(path))
@@ -144,9 +172,10 @@ def _compile_only(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if not flag.startswith(_LINKER_PREFIXES)]
 
 
-def _run(command: list[str], place: Path) -> None:
-    """Run one step in the build's folder, so that messages contain the short name `kernel.cpp`. Raises CompileError
-    if the step fails."""
+def _run(command: list[str], place: Path) -> str:
+    """Run one step in the build's folder, so that messages contain the short name `kernel.cpp`. Returns its output.
+    Raises CompileError if the step fails."""
     status, log = steps.run(command, place)
     if status != 0:
         raise CompileError(diagnostics.trim(log) or f"the compiler failed with status {status}", log)
+    return log

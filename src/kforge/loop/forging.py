@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.errors import CallRefused, NothingLeft, RecordingExhausted
-from kforge.loop.iteration import Iteration, NearRoofline
+from kforge.loop.iteration import Iteration
 from kforge.loop.proving import Prover
+from kforge.loop.round import NearRoofline, Round
 from kforge.records import Outcome, Usage, why_no_kernel
 
 if TYPE_CHECKING:
@@ -31,20 +32,27 @@ def forge(
     """
     attempts = list(run.attempts())
     clock = _Clock(time.monotonic() if began is None else began, attempts[-1].elapsed if attempts else 0.0)
+    unused = Usage()
     while (stopped := limits.reached(attempts)) is None:
-        iteration = Iteration(run, workshop, attempts)
+        moves = workshop.search.next_moves(attempts)[: limits.iterations - len(attempts)]
+        work = Round(run, workshop, attempts, moves, limits)
+        begin = time.monotonic()
         try:
-            attempt = iteration.carry_out(limits)
-        except NearRoofline as near:
-            stopped = str(near)
-            break
-        except (RecordingExhausted, NothingLeft, CallRefused) as end:
+            for draft in work.drafts():
+                attempt = Iteration(run, workshop, attempts).judge(draft, sanitize=limits.sanitize)
+                seconds = round(time.monotonic() - begin, 3)
+                attempt = attempt.model_copy(update={"seconds": seconds, "elapsed": clock.in_all()})
+                run.commit(attempt)
+                attempts.append(attempt)
+                yield attempt
+                if limits.reached(attempts) is not None:
+                    break
+                begin = time.monotonic()
+        except (NearRoofline, RecordingExhausted, NothingLeft, CallRefused) as end:
             stopped = str(end)
+        unused += work.unused()
+        if stopped is not None:
             break
-        attempt = attempt.model_copy(update={"elapsed": clock.in_all()})
-        run.commit(attempt)
-        attempts.append(attempt)
-        yield attempt
     best, replication, disproved = Prover(run, workshop, limits.replications).prove(attempts)
     outcome = Outcome(
         stopped=limits.confirmed(stopped, best, replication),
@@ -52,7 +60,7 @@ def forge(
         no_kernel=None if best or disproved else why_no_kernel(attempts),
         replication=replication,
         disproved=disproved,
-        usage=sum((attempt.usage for attempt in attempts), Usage()),
+        usage=sum((attempt.usage for attempt in attempts), unused),
         seconds=clock.in_all(),
         session_seconds=clock.this_session(),
     )

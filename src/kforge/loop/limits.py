@@ -28,6 +28,12 @@ class RunLimits:
     sanitize: bool = True
     """Whether a new best program must first pass the platform's sanitizers."""
 
+    @property
+    def counts_cost(self) -> bool:
+        """Return whether a budget depends on what calls cost. That is known after a call, so calls are made one by
+        one."""
+        return self.budget_usd > 0
+
     def reached(self, attempts: Sequence[Attempt]) -> str | None:
         """Return why the loop must stop now, or None."""
         best = best_attempt(attempts)

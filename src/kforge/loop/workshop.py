@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from kforge.records import Record
+from kforge.search import LinearSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from kforge.agents import Analyst, Generator
     from kforge.evaluation import Judge
     from kforge.records import Candidate
+    from kforge.search import Strategy
     from kforge.store import RunFolder
 
 R = TypeVar("R", bound=Record)
@@ -20,13 +22,16 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class Workshop:
-    """What works on a run: the generation agent F, the analysis agent G, and the judge."""
+    """What works on a run: the generation agent F, the analysis agent G, the judge, and the search strategy."""
 
     generator: Generator
     analyst: Analyst
     judge: Judge
     watch: Callable[[str], None] = lambda _: None
-    """Gets short progress reports, for a live display."""
+    """Gets short progress reports, for a live display. It may be called from several threads."""
+    search: Strategy = field(default_factory=LinearSearch)
+    at_once: int = 1
+    """Most model calls in flight. More than one only for models that answer over a network."""
 
 
 def once(run: RunFolder, index: int, name: str, kind: type[R], candidate: Candidate, make: Callable[[], R]) -> R:

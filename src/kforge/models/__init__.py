@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
-from kforge.models.exchange import Exchange, ExchangedModel, Question, spent
+from kforge.models.exchange import Exchange, ExchangedModel, Question
 from kforge.models.images import Image, NamedImages, read_images
+from kforge.models.ledger import Ledger, ModelCall
 from kforge.models.model_settings import ModelSettings, NamedSettings
 
 if TYPE_CHECKING:
@@ -27,19 +28,30 @@ __all__ = [
     "ExchangedModel",
     "Image",
     "LanguageModel",
+    "Ledger",
     "Message",
+    "ModelCall",
     "ModelSettings",
     "NamedImages",
     "NamedSettings",
     "Question",
     "Reply",
     "Request",
+    "is_remote",
     "open_model",
     "read_images",
-    "spent",
 ]
 
 _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such as openai:gpt-5)"
+
+
+OFFLINE = ("builtin", "replay", "exchange", "scripted")
+"""Kinds of models that make no network call. Their questions are asked in one order, so that a script fits."""
+
+
+def is_remote(name: str) -> bool:
+    """Return whether a model is asked over a network, so that several of its answers can be awaited at once."""
+    return name.partition(":")[0] not in OFFLINE
 
 
 def open_model(

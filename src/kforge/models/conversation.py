@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import AfterValidator
 
 from kforge.models.images import Image
-from kforge.records import Count, Record, Usage
+from kforge.records import Amount, Count, Record, Usage
 
 IMAGES_REFUSED = "images_refused"
 """How a reply ends (`Reply.finish`) when the model takes no images: it was not asked, and `text` says why."""
@@ -85,6 +85,12 @@ class Reply(Record):
     """The model that really answered, as the provider names it."""
     finish: str
     """`stop`, or why the answer ended early: `length`, `content_filter`, `images_refused`, …"""
+    seconds: Amount = 0.0
+    """Time from the question to the answer, with every retry. Zero where a file answered."""
+    tries: Count = 1
+    """How often the provider was asked until it answered."""
+    prices: str = ""
+    """The price table by which the call was priced, with its date; empty where the price is not known."""
     notes: tuple[str, ...] = ()
     """What a user must know about the call, in words: settings that were not used, another model than the one asked."""
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -27,17 +29,21 @@ from kforge import durable
 from kforge.errors import ModelError, RunError
 from kforge.models.conversation import LanguageModel, Reply, Request
 from kforge.models.model_settings import ModelSettings
-from kforge.records import Usage
+from kforge.models.prices import Price
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from kforge.records import Usage
 
 REQUEST = ".request.json"
 PROMPT = ".prompt.md"
 WRITTEN_REPLIES = (".reply.md", ".reply.txt")
 """Endings of the files that a person or a coding agent may answer in; the first is the one that prompts name."""
 REPLIES = (".reply.json", *WRITTEN_REPLIES)
+_NAMING = threading.Lock()
+"""Held while a question gets its number: several threads may ask at once. One for all folders, since it is short."""
 _NUMBERED = re.compile(r"(\d{3,9})-(?:generation|analysis)")
 
 
@@ -83,10 +89,11 @@ class Exchange:
 
         Raises RunError when they cannot be written.
         """
-        name = find_name(self.folder, request) or self._next_name(request)
-        for file, image in request.image_files(name):
-            self.write(file, image.content)
-        self.write(f"{name}{REQUEST}", request.to_json(indent=2) + "\n")
+        with _NAMING:
+            name = find_name(self.folder, request) or self._next_name(request)
+            for file, image in request.image_files(name):
+                self.write(file, image.content)
+            self.write(f"{name}{REQUEST}", request.to_json(indent=2) + "\n")
         return name
 
     def was_asked(self, request: Request) -> bool:
@@ -106,11 +113,16 @@ class Exchange:
         name = find_name(self.folder, request)
         return None if name is None else self._reply(name, request)
 
-    def answered(self) -> Iterator[tuple[Request, Reply]]:
-        """Yield every question that has an answer, in the order in which they were asked."""
+    def calls(self) -> Iterator[tuple[str, Request, Reply]]:
+        """Yield every question that has an answer, with its name, in the order in which they were asked."""
         for name, request in _requests(self.folder):
             if (reply := self._reply(name, request)) is not None:
-                yield request, reply
+                yield name, request, reply
+
+    def answered(self) -> Iterator[tuple[Request, Reply]]:
+        """Yield the questions and answers of `calls`."""
+        for _, request, reply in self.calls():
+            yield request, reply
 
     def notes(self) -> list[str]:
         """Return what a user must know about the calls, each remark once."""
@@ -199,7 +211,7 @@ class ExchangedModel:
         """Return the recorded reply with its usage, or a new one that is recorded first.
 
         A recorded reply keeps its original cost, so a resumed run reports the same cost as an uninterrupted one.
-        `spent` counts each reply of a run once.
+        The `Ledger` counts each reply of a run once.
 
         Raises PromptTooLong for a prompt that does not fit into the context limit, and else what the source raises.
         """
@@ -211,21 +223,30 @@ class ExchangedModel:
             self.exchange.write_request(request)
         if recorded is not None:
             return recorded
+        began = time.monotonic()
         reply = self.source.complete(request)
+        told: dict[str, object] = {"seconds": round(time.monotonic() - began, 3)}
         if self.remark:
-            reply = reply.model_copy(update={"notes": (*reply.notes, self.remark)})
+            told["notes"] = (*reply.notes, self.remark)
+        if self.price.is_own:
+            told |= self._own_price(reply.usage)
+        reply = reply.model_copy(update=told)
         self.exchange.write_reply(request, reply)
         return reply
+
+    def _own_price(self, usage: Usage) -> dict[str, object]:
+        """Return the fields of a reply whose tokens cost what the user says; its price stays unknown without tokens."""
+        cost = self.price.cost(usage.input_tokens, usage.output_tokens) if usage.input_tokens else None
+        return {"usage": usage.model_copy(update={"cost_usd": cost}), "prices": self.price.table}
+
+    @property
+    def price(self) -> Price:
+        return Price(self.name, self.settings)
 
     @property
     def remark(self) -> str:
         """Return which settings the model is asked without; empty where it takes all of them."""
         return f"{self.name} does not take {' and '.join(self.unused)}, and is asked without" if self.unused else ""
-
-
-def spent(folder: Path) -> Usage:
-    """Return the cost of all answers in an exchange folder, each counted once."""
-    return sum((reply.usage for _, reply in Exchange(folder).answered()), Usage())
 
 
 class DamagedReply(Exception):

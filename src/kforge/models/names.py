@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 
-AT_URL = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)")
+_AT_URL = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)")
 """A model's name with the URL of its server, after the provider."""
 _SNAPSHOT = re.compile(r"[-@:](?:\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|latest)")
 """What providers append to a model's name for one of its versions: `-2025-08-07`, `@20250929`, `-0613`, `:latest`."""
+
+
+def provider_and_model(name: str) -> tuple[str, str, str]:
+    """Return the provider, the model and the URL of the server in a name; the URL is empty where there is none."""
+    provider, _, model = name.partition(":")
+    at_url = _AT_URL.fullmatch(model)
+    return (provider, at_url["model"], at_url["url"]) if at_url else (provider, model, "")
 
 
 def is_same_model(asked: str, answered: str) -> bool:
@@ -15,9 +22,8 @@ def is_same_model(asked: str, answered: str) -> bool:
 
     `asked`: as the user names it, with its provider. `answered`: as the reply names it.
     """
-    _, _, model = asked.partition(":")
-    at_url = AT_URL.fullmatch(model)
-    wanted = re.sub(r"[-:]latest$", "", _plain(at_url["model"] if at_url else model))
+    _, model, _ = provider_and_model(asked)
+    wanted = re.sub(r"[-:]latest$", "", _plain(model))
     got = _plain(answered)
     return got in ("", wanted) or (got.startswith(wanted) and _SNAPSHOT.fullmatch(got[len(wanted) :]) is not None)
 

@@ -94,8 +94,8 @@ class ScriptedModel:
     """Answers in order from a script, whatever the request is.
 
     The script is a JSON list of answers (strings, or objects with `text` and `finish`), a text file that is one answer,
-    or a folder with one file for each. Its position is the number of answers in the exchange, so a resumed run goes on
-    where it stopped.
+    or a folder with one file for each. The n-th question to it in the exchange gets the n-th answer, so a resumed run
+    goes on where it stopped.
     """
 
     def __init__(self, script: str, exchange: Exchange) -> None:
@@ -106,11 +106,12 @@ class ScriptedModel:
 
     def complete(self, request: Request) -> Reply:
         """Raises RecordingExhausted when the script is at its end."""
-        position = sum(asked.model == request.model for asked, _ in self.exchange.answered())
+        asked = (each.request for each in self.exchange.questions() if each.request.model == request.model)
+        position = [each.identity for each in asked].index(request.identity)
         if position >= len(self.lines):
             raise RecordingExhausted(f"{self.name} holds {len(self.lines)} replies, and all of them are used")
         line = self.lines[position]
-        return Reply(text=line.text, usage=Usage(requests=1), model=self.name, finish=line.finish)
+        return Reply(text=line.text, usage=Usage(requests=1, cost_usd=0.0), model=self.name, finish=line.finish)
 
 
 def _read_script(path: Path) -> list[_Line]:

@@ -11,18 +11,19 @@ import random
 import re
 import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ModelError, ProviderError
+from kforge.models import event_loop
 from kforge.models.conversation import IMAGES_REFUSED, Reply, Request
-from kforge.models.names import AT_URL, is_same_model
+from kforge.models.names import is_same_model, provider_and_model
+from kforge.models.prices import price_table
 from kforge.models.provider_settings import unused_settings, wire_settings
 from kforge.records import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model as PydanticModel
@@ -104,21 +105,20 @@ class ProviderModel:
             from pydantic_ai.providers import infer_provider_class
         except ImportError as error:
             raise ModelError(f"model {name!r} needs the extra 'models': pip install 'kforge[models]'") from error
-        provider, _, model = name.partition(":")
+        provider, model, url = provider_and_model(name)
         try:
             provider_class = infer_provider_class(provider)
         except ValueError as error:
             raise ModelError(f"unknown model {name!r}: there is no provider {provider!r}") from error
         except ImportError as error:
             raise ModelError(f"model {name!r} needs a package that is not installed: {_line(error)}") from error
-        at_url = AT_URL.fullmatch(model)
-        if at_url is None:
+        if not url:
             key = _key(provider, keys, name)
             arguments = {"api_key": key}
         else:
             key = keys.get(SERVER_KEY, "")
             # Clients require a key, and would take the provider's own from the environment.
-            model, arguments = at_url["model"], {"api_key": key or "none", "base_url": at_url["url"]}
+            arguments = {"api_key": key or "none", "base_url": url}
             # Servers of other vendors implement the chat API only; the responses API is the provider's own.
             provider = "openai-chat" if provider == "openai" else provider
 
@@ -129,7 +129,7 @@ class ProviderModel:
             client = infer_model(f"{provider}:{model}", provider_factory=connect)
         except (UserError, TypeError, ImportError) as error:
             raise ModelError(f"model {name!r} cannot be opened: {_line(error, key)}") from None
-        return cls(name, client, key=key, priced=at_url is None, patience=patience, tell=tell)
+        return cls(name, client, key=key, priced=not url, patience=patience, tell=tell)
 
     def unused(self, settings: ModelSettings) -> tuple[str, ...]:
         """Return the names of the given settings that this provider or model does not take."""
@@ -147,7 +147,7 @@ class ProviderModel:
             number = f"attempt {failures} of {patience.attempts}"
             self._tell(f"waiting for {self.name}, {number}, at most {patience.timeout:g} s each")
             try:
-                return self._reply(_run(self._ask(request)))
+                return self._reply(event_loop.run(self._ask(request)), failures)
             # Client libraries raise different errors for a broken answer. All mean the same to a run.
             except Exception as error:
                 reason = _unreachable(error)
@@ -178,15 +178,18 @@ class ProviderModel:
         async with asyncio.timeout(self._patience.timeout), self._client:
             return await self._client.request(_history(request), settings, ModelRequestParameters())
 
-    def _reply(self, response: ModelResponse) -> Reply:
+    def _reply(self, response: ModelResponse, tries: int = 1) -> Reply:
+        cost = _price(response) if self._priced else None
         return Reply(
             text=response.text or "",
             usage=Usage(
                 requests=1,
                 input_tokens=response.usage.input_tokens,
                 output_tokens=response.usage.output_tokens,
-                cost_usd=_price(response) if self._priced else None,
+                cost_usd=cost,
             ),
+            prices="" if cost is None else price_table(),
+            tries=tries,
             model=response.model_name or self.name,
             finish=response.finish_reason or "unknown",
             notes=self._another_model(response.model_name or ""),
@@ -281,13 +284,3 @@ def _line(error: Exception, key: str = "") -> str:
     if key:
         text = text.replace(key, "[key]")
     return text if len(text) <= 300 else f"{text[:300]}…"
-
-
-def _run(question: Coroutine[Any, Any, ModelResponse]) -> ModelResponse:
-    """Run a coroutine to its end, in a separate thread where an event loop already runs (a notebook)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(question)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, question).result()

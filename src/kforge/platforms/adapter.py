@@ -48,6 +48,10 @@ class Adapter:
     in all of them.
     """
 
+    line_flags: tuple[str, ...] = ()
+    """Compiler flags with which builds of `kforge.inline` keep line numbers, so that a profile can tell the lines of
+    kernels. Empty if kernels do not run on the host's processor."""
+
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
 

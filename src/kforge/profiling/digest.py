@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.profiling import kernel_lines
+from kforge.profiling.authored import page as authored_page
 from kforge.profiling.bottleneck import name_bottleneck
 from kforge.profiling.roofline import cache_rates, caution, home
 from kforge.profiling.rows import IDLE, busy_seconds
@@ -19,7 +20,7 @@ from kforge.records import HotSpot, Profile, Roofline, Workload
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.records import CacheLevel, KernelCounters, Peaks, Span
+    from kforge.records import AuthoredCode, CacheLevel, KernelCounters, Peaks
 
 LEAST_SHARE = 0.01
 """Rows with a smaller share of the time are not shown."""
@@ -43,12 +44,12 @@ def digest(
     workload: Workload,
     kernels: Sequence[KernelCounters] = (),
     notes: Sequence[str] = (),
-    timeline: tuple[Span, ...] = (),
+    authored: AuthoredCode | None = None,
 ) -> Profile:
     """Return the profile of a program, with its page of text.
 
-    `seconds` is the time of one call without a profiler. The times of the hot spots and the timeline are from the
-    profiled run.
+    `seconds` is the time of one call without a profiler. The times of the hot spots are from the profiled run.
+    `authored` tells where the time goes inside kernels, if it was sampled.
     """
     bottleneck = name_bottleneck(hot_spots=hot_spots, kernels=kernels, seconds=seconds, roofline=roofline)
     facts = [("Profiled with", tool), *_named(bottleneck), ("Time a call", time(seconds))]
@@ -58,10 +59,10 @@ def digest(
         seconds=seconds,
         hot_spots=tuple(hot_spots),
         roofline=roofline,
-        digest_text=page(facts, hot_spots, A_CALL, kernels, notes),
+        digest_text=page(facts, hot_spots, A_CALL, kernels, notes, authored),
         kernels=tuple(kernels),
         bottleneck=bottleneck,
-        timeline=timeline,
+        authored=authored,
     )
 
 
@@ -71,17 +72,21 @@ def page(
     of_what: str,
     kernels: Sequence[KernelCounters],
     notes: Sequence[str],
+    authored: AuthoredCode | None = None,
 ) -> str:
-    """Return the page: facts, table of hot spots, counters of kernels, notes."""
+    """Return the page: facts, table of hot spots, inside of kernels, counters of kernels, notes."""
+    crowded = bool(kernels) or authored is not None
     lines = [f"{name:<22}{cut(fact)}" for name, fact in facts]
     shown = [spot for spot in without_idle(hot_spots) if spot.share >= LEAST_SHARE]
     if shown:
         lines += ["", f"Hot spots ({of_what})", f"{'share':>7} {'time':>10} {'calls':>6}  name"]
-        lines += [_row(spot) for spot in shown[: ROWS_BESIDE_COUNTERS if kernels else MAX_ROWS]]
+        lines += [_row(spot) for spot in shown[: ROWS_BESIDE_COUNTERS if crowded else MAX_ROWS]]
+    if authored is not None:
+        lines += authored_page.lines(authored)
     lines += kernel_lines.lines(kernels)
     if notes:
         lines += ["", "Notes"]
-        lines += [f"- {cut(note, NOTE_WIDTH)}" for note in notes[: NOTES_BESIDE_COUNTERS if kernels else MAX_NOTES]]
+        lines += [f"- {cut(note, NOTE_WIDTH)}" for note in notes[: NOTES_BESIDE_COUNTERS if crowded else MAX_NOTES]]
     return "\n".join(lines) + "\n"
 
 

@@ -31,7 +31,7 @@ BUSY_MACHINE = "measured while other processes used the machine; when it is quie
 def rates(peaks: Peaks) -> Iterator[tuple[str, str]]:
     """Yield name and text of each line about the measured rates of a device."""
     yield from cache_rates(peaks)
-    yield "Memory", f"{amount(peaks.bytes_per_second, 'B/s')} (all threads together)"
+    yield "Memory", f"{amount(peaks.bytes_per_second, 'B/s')} (all threads)"
     arithmetic = [f"{amount(peaks.flops_per_second, 'FLOP/s')} in float32"]
     arithmetic += [f"{amount(rate, 'FLOP/s')} with {name} precision" for name, rate in peaks.lowered.items()]
     yield "Arithmetic", ", ".join(arithmetic)
@@ -43,7 +43,7 @@ def rates(peaks: Peaks) -> Iterator[tuple[str, str]]:
 def cache_rates(peaks: Peaks) -> Iterator[tuple[str, str]]:
     """Yield the line about sizes and measured bandwidth of the caches, if the machine reports them."""
     if peaks.caches:
-        measured = " (all threads together, reading)" if any(cache.bytes_per_second for cache in peaks.caches) else ""
+        measured = " (reading, all threads)" if any(cache.bytes_per_second for cache in peaks.caches) else ""
         yield "Caches", ", ".join(map(_cache, peaks.caches)) + measured
 
 

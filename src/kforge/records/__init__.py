@@ -22,7 +22,17 @@ from kforge.records.numbers import Amount, Count, Finite, Positive
 from kforge.records.outcome import Disproof, Outcome, best_attempt, recorded, why_no_kernel
 from kforge.records.policy import EvaluationLimits, EvaluationPolicy
 from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
-from kforge.records.profile import HotSpot, ImportedProfile, KernelCounters, Profile, Roofline, Span
+from kforge.records.profile import (
+    AuthoredCode,
+    HotSpot,
+    ImportedProfile,
+    KernelCounters,
+    Profile,
+    Roofline,
+    SourceLine,
+    SourceLoop,
+    Span,
+)
 from kforge.records.record import Record, as_json
 from kforge.records.verdict import (
     VERDICT,
@@ -46,6 +56,7 @@ __all__ = [
     "WIN_BOUND",
     "Amount",
     "Attempt",
+    "AuthoredCode",
     "CacheLevel",
     "Candidate",
     "Comparison",
@@ -84,6 +95,8 @@ __all__ = [
     "Sanitization",
     "SanitizedClean",
     "SanitizerFinding",
+    "SourceLine",
+    "SourceLoop",
     "Span",
     "Standing",
     "TensorSpec",

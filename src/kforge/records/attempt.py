@@ -41,15 +41,22 @@ class Usage(Record):
     input_tokens: Count = 0
     output_tokens: Count = 0
     cost_usd: Amount | None = None
+    unpriced: Count | None = None
+    """In a sum with a price: the number of calls whose price is unknown and not in it. Absent where there are none."""
+
+    @property
+    def calls_without_price(self) -> int:
+        return self.requests if self.cost_usd is None else self.unpriced or 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum. Its price is unknown only if both prices are unknown."""
+        """Return the sum. Its price is that of the calls whose price is known, and unknown if there is none."""
         known = [u.cost_usd for u in (self, other) if u.cost_usd is not None]
         return Usage(
             requests=min(self.requests + other.requests, LARGEST_COUNT),
             input_tokens=min(self.input_tokens + other.input_tokens, LARGEST_COUNT),
             output_tokens=min(self.output_tokens + other.output_tokens, LARGEST_COUNT),
             cost_usd=min(sum(known), LARGEST) if known else None,
+            unpriced=(self.calls_without_price + other.calls_without_price) or None if known else None,
         )
 
 
@@ -64,6 +71,9 @@ class Attempt(Record):
     profile: Profile | None = None
     """The parent's profile, in an optimization pass."""
     recommendation: Recommendation | None = None
+    """The recommendation that was followed, in an optimization pass."""
+    others: tuple[Recommendation, ...] = ()
+    """Further ideas of the same advice, best first, which later attempts may follow."""
     candidate: Candidate | None = None
     """The program; None after a generation failure."""
     unchanged: str | None = None

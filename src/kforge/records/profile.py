@@ -51,6 +51,44 @@ class KernelCounters(Record):
     """What prevents more warps from being resident, such as registers."""
 
 
+class SourceLine(Record):
+    """Samples in one line of a kernel's source."""
+
+    function: str
+    """The function that was called, into which the line's own function may be inlined."""
+    line: Count
+    """Line of the source string that was compiled, from 1."""
+    text: str
+    share: Amount
+    """Share of all samples, between 0 and 1."""
+
+
+class SourceLoop(SourceLine):
+    """Samples in one loop of a kernel's source, without those in loops inside it."""
+
+    last: Count
+    """The loop's last line."""
+    report: str = ""
+    """What the compiler says about the loop's vectorization; empty if it says nothing."""
+
+
+class AuthoredCode(Record):
+    """Where the time goes inside the kernels that a program has compiled, by samples of its program counters."""
+
+    samples: Count
+    """All samples of running threads, inside the program's kernels and elsewhere."""
+    share: Amount
+    """Share of the samples that were in the program's own kernels."""
+    loops: tuple[SourceLoop, ...] = ()
+    lines: tuple[SourceLine, ...] = ()
+    registers: dict[str, Amount] = Field(default_factory=dict)
+    """Of the samples in kernels: the share of instructions that use each kind of registers."""
+    elsewhere: dict[str, Amount] = Field(default_factory=dict)
+    """Share of the samples in other libraries, by file name."""
+    missing: str = ""
+    """What could not be told, and why; empty if nothing is missing."""
+
+
 class Roofline(Record):
     """The least time of a call that the measured peak rates of a device allow."""
 
@@ -86,6 +124,8 @@ class Profile(Record):
     """Hardware counters of kernels, if a profiler could read them."""
     bottleneck: str = ""
     """One line that names the bottleneck, found by fixed rules; empty if no rule applies."""
+    authored: AuthoredCode | None = None
+    """Where the time goes inside authored kernels; None if it was not sampled, as on a device."""
     timeline: tuple[Span, ...] = ()
     """The last call of the profiled run, in order of execution: the kernels if a device ran any, otherwise torch's
     operators and the times between them. Of very many, the longest are kept."""

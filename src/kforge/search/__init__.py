@@ -1,5 +1,41 @@
-"""Strategies that choose which attempt to continue from. They depend on attempts only; `linear` is the paper's."""
+"""Strategies that choose which attempts to continue from. They depend on attempts only; `linear` is the paper's.
 
-from kforge.search.linear import Move, Optimize, Repair, Write, next_move
+linear       repair until correct, then improve the best program
+best-of:N    every step N times, and the best result is continued
+beam:K       the K best programs are improved side by side
+tree         every attempt is a node; the one with the highest expected gain is grown
+"""
 
-__all__ = ["Move", "Optimize", "Repair", "Write", "next_move"]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforge.search.beam import BeamSearch
+from kforge.search.best_of import BestOfSearch
+from kforge.search.linear import LinearSearch
+from kforge.search.moves import Move, Optimize, Repair, Strategy, Write
+from kforge.search.tree import TreeSearch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CHOICES", "LinearSearch", "Move", "Optimize", "Repair", "Strategy", "Write", "strategy"]
+
+CHOICES = "linear, best-of:N, beam:K or tree"
+"""The values of `--search`, as help texts and messages name them."""
+WIDEST = 16
+"""Most attempts in one round: more would be written from the same knowledge than any run here has iterations."""
+_SINGLE: dict[str, Callable[[], Strategy]] = {"linear": LinearSearch, "tree": TreeSearch}
+_WIDE: dict[str, Callable[[int], Strategy]] = {"best-of": BestOfSearch, "beam": BeamSearch}
+
+
+def strategy(name: str) -> Strategy:
+    """Return the strategy of this name. Raises ValueError with one line that says what is possible."""
+    if name in _SINGLE:
+        return _SINGLE[name]()
+    kind, colon, width = name.partition(":")
+    if kind not in _WIDE or not colon:
+        raise ValueError(f"unknown search {name[:40]!a}; choose {CHOICES}")
+    if not (width.isascii() and width.isdecimal() and len(width) < 4 and 1 <= int(width) <= WIDEST):
+        raise ValueError(f"the number in {kind}:N must be between 1 and {WIDEST}, not {width[:40]!a}")
+    return _WIDE[kind](int(width))

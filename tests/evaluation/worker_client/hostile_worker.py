@@ -203,11 +203,17 @@ class Liar:
                 [tree, 0],
                 tree,
             ),
+            wire.Explained.kind: lambda: wire.Explained(
+                self.chance.choice((*TEXTS, "{}", "[" * 70_000, '{"samples": 1e999, "share": 1}', EXPLANATION))
+            ),
         }
         aliases = self.chance.choice(([], [(0, 0)], [(self.number(), self.number())], [(0,)], [0], True, tree))
         return answers.get(honest[4], lambda: wire.Result(tree, aliases))().encode()
 
 
+EXPLANATION = '{"samples": 2, "share": 0.5, "elsewhere": {"' + "x\\n" * 900 + '": 0.5}, "lines": [' + ", ".join(
+    ['{"function": "' + "f" * 300 + '", "line": 1, "text": "\\u0000", "share": 0.5}'] * 99
+) + "]}"  # fmt: skip
 HONEST: dict[type[WireMessage], WireMessage] = {
     wire.Attach: wire.Attached(1 << 40),
     wire.Construct: wire.Constructed({"weight": TensorRef("float32", (4, 4), (4, 1), -1)}),
@@ -216,11 +222,12 @@ HONEST: dict[type[WireMessage], WireMessage] = {
     wire.FetchState: wire.Result({"weight": TensorRef("float32", (4, 4), (4, 1), 0)}, []),
     wire.Go: wire.Done(1000, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0], []),
     wire.RecordProfile: wire.Profiled([("aten::add", 3, 1e-6)], [("aten::add", 0, 1e-6)]),
+    wire.Explain: wire.Explained('{"samples": 1, "share": 0.5}'),
     wire.Watch: wire.Watched(
         [("own", 2, 1e-6)], 1e-6, [TensorRef("float32", (4, 4), (4, 1), ctypes.addressof(BUFFER)), 0], []
     ),
 }
-PATIENT = (wire.Begin, wire.Attach, wire.Load, wire.Construct, wire.RecordProfile, wire.Watch)
+PATIENT = (wire.Begin, wire.Attach, wire.Load, wire.Construct, wire.RecordProfile, wire.Watch, wire.Explain)
 """Orders whose answers are waited for by the minute: after half an answer to one of them, we hang up."""
 
 

@@ -23,7 +23,7 @@ from kforge.evaluation.worker_client.code_ownership import (
     _Moment,
     census,
     owner,
-    whereabouts,
+    positions,
 )
 from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy, Problem, Rejected, Trace
 
@@ -154,11 +154,11 @@ def test_who_only_waits_for_a_core_is_where_it_was() -> None:
             time.sleep(0.3)
             seen: dict[str, _Moment] = {}
             held = freeze.hold(turning.pid)
-            first, again = whereabouts(turning.pid, seen), whereabouts(turning.pid, seen)
+            first, again = positions(turning.pid, seen), positions(turning.pid, seen)
             freeze.release(turning.pid, held)
             time.sleep(0.1)
             freeze.hold(turning.pid)
-            later = whereabouts(turning.pid, seen)
+            later = positions(turning.pid, seen)
         finally:
             turning.kill()
     assert (len(first), again, len(later)) == (1, [], 1)
@@ -173,7 +173,7 @@ def test_a_thread_that_waits_is_in_no_code() -> None:
                 time.sleep(0.01)
             time.sleep(0.3)
             freeze.hold(process.pid)
-            found = whereabouts(process.pid, {})
+            found = positions(process.pid, {})
         finally:
             process.kill()
     assert found == []

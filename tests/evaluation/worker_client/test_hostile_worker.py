@@ -30,10 +30,12 @@ from kforge.evaluation.timing.kernel_ownership import Seen
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.channel import Channel
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
+from kforge.evaluation.worker_client.code_ownership import CodePosition
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
 from kforge.problems.instance import Instance, instantiate
 from kforge.problems.tensors import same
 from kforge.profiling import digest, roofline
+from kforge.profiling.authored import page as authored_page
 from kforge.records import HotSpot, Mismatch, Peaks, Span, Verdict
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ class Referee:
         self.inputs = [torch.randn(4, 4)]
         self.operations: tuple[Callable[[WorkerClient], None], ...] = (
             self.load, self.construct, self.set_state, self.call, self.call, self.look_again, self.state,
-            self.block, self.block, self.profile, self.watched,
+            self.block, self.block, self.profile, self.watched, self.explained,
         )  # fmt: skip
 
     def judge(self, client: WorkerClient) -> Iterator[Verdict]:
@@ -188,10 +190,18 @@ class Referee:
         spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
         floor = roofline(self.workload, PEAKS)
         spans = tuple(Span(name=n, start=begun * 1e-9, seconds=s) for n, begun, s in timeline)
-        page = digest(tool="t", seconds=1.0, hot_spots=spots, roofline=floor, workload=self.workload, timeline=spans)
+        page = digest(tool="t", seconds=1.0, hot_spots=spots, roofline=floor, workload=self.workload)
+        page = page.model_copy(update={"timeline": spans})
         assert type(page).from_json(page.to_json()) == page
         assert len(page.to_json()) < 100_000
         raise Refused(Mismatch(kind="structure", reason="a profile is a claim, and no verdict follows from it"))
+
+    def explained(self, client: WorkerClient) -> None:
+        code = client.explain(Counter({CodePosition("/k.so", 64): 3}))
+        shown = authored_page.lines(code)
+        assert len(shown) < 40
+        assert all("\n" not in line and len(line) < 150 for line in shown)
+        raise Refused(Mismatch(kind="structure", reason="an explanation is a claim, and no verdict follows from it"))
 
     def watched(self, client: WorkerClient) -> None:
         client.block.prepare([self.inputs] * 2)

@@ -1,5 +1,5 @@
-"""Programs in the SIMT dialects compute what the module does: run by the Metal emulator, PoCL and lavapipe, and
-compiled for CUDA by NVRTC."""
+"""Programs in the SIMT dialects compute what the module does: run by the Metal emulator, PoCL and lavapipe, on x86-64
+also by Intel's SYCL, and compiled for CUDA by NVRTC."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.smith.problem_template import PROBLEM
 
 from kforge import inline
 from kforge.inline import configuration
+from kforge.inline.sycl import packages
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
 from kforge.records import Problem
@@ -89,14 +90,16 @@ FAMILIES = {
         "F.scaled_dot_product_attention(x, y, y, self.a)",
     ),
 }  # fmt: skip
-RUN = ("metal", "opencl", "wgsl")
+RUN = ("metal", "opencl", "sycl", "wgsl")
 PLANS = {
     "usual": SimtPlan(), "small": SimtPlan(group=64, each=1, vector=0, held=0, parts=4, tile=16),
 }  # fmt: skip
 
 EMULATED = ("views", "columns", "scans", "products")
 """The families that the emulator runs in `make test`: it compiles for a second or two, and the others hardly at all."""
-PER_PUSH = {(dialect, family, "usual") for dialect in RUN for family in (EMULATED if dialect == "metal" else FAMILIES)}
+OFTEN = {"metal": EMULATED, "sycl": ("rows",)}
+"""The families of a dialect that takes seconds for each program. In other dialects all families run in `make test`."""
+PER_PUSH = {(dialect, family, "usual") for dialect in RUN for family in OFTEN.get(dialect, tuple(FAMILIES))}
 """Every family in at least two dialects. All of them, with both plans, are in `make test-all`."""
 
 
@@ -166,6 +169,11 @@ def is_right(instance: Instance, source: str) -> None:
     ],
 )
 def test_programs_of_every_family_are_right_in_every_dialect(dialect: str, family: str, plan: str) -> None:
+    if dialect == "sycl":
+        try:
+            packages.find()
+        except inline.ToolchainError as error:
+            pytest.skip(str(error))
     instance, source = written(problem_of(family), dialect, PLANS[plan])
     assert "torch.ops" not in source
     is_right(instance, source)

@@ -246,5 +246,12 @@ def result_lines(value: ProblemResult) -> Iterator[str]:
 
 
 def cost(usage: Usage) -> str:
-    tokens = f"{usage.requests} model calls, {usage.input_tokens + usage.output_tokens} tokens"
-    return tokens if usage.cost_usd is None else f"{tokens}, ${usage.cost_usd:.4f}"
+    return f"{usage.requests} model calls, {usage.input_tokens + usage.output_tokens} tokens, {price(usage)}"
+
+
+def price(usage: Usage) -> str:
+    """Describe what calls cost. A price that is not known is said as such, and never as zero."""
+    if usage.cost_usd is None:
+        return "price unknown" if usage.requests else "free"
+    known, without = f"${usage.cost_usd:.4f}", usage.calls_without_price
+    return f"{known} and {without} call{'s' * (without > 1)} of unknown price" if without else known

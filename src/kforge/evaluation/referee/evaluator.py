@@ -23,6 +23,7 @@ from kforge.evaluation.constants import (
 from kforge.evaluation.referee.compile_baseline import CompileBaselines
 from kforge.evaluation.referee.device_peaks import measured_peaks
 from kforge.evaluation.referee.head_to_head import HeadToHeadRun
+from kforge.evaluation.referee.line_sampling import sampled
 from kforge.evaluation.referee.pipeline import Pipeline
 from kforge.evaluation.referee.problem_lint import lint, voids_speed
 from kforge.evaluation.referee.profiler_run import Ladder
@@ -41,6 +42,7 @@ from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.problems.instance import Instance, instantiate
 from kforge.profiling import digest, imported, rates, roofline
 from kforge.records import (
+    AuthoredCode,
     CompilationFailure,
     DeviceFact,
     DeviceFacts,
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
 
 PROFILED_CALLS = 5
 """Calls under torch's profiler."""
+BUILDS_KERNELS = "inline"
+"""A word in the source of every program that compiles kernels with `kforge.inline`."""
 EMULATED = "emulated"
 """Label of a result from an emulator or interpreter, which says nothing about speed."""
 
@@ -163,7 +167,9 @@ class Evaluator:
         """Return a profile of a program. Raises EvaluationError if the program cannot be run."""
         instance, workload = self._open(case.problem)
         seed = secrets.randbits(62)
-        client = self.workers.worker(case.candidate.digest)
+        by_line = bool(self.adapter.line_flags) and BUILDS_KERNELS in case.candidate.source
+        authored: AuthoredCode | None = None
+        client = self.workers.worker(case.candidate.digest, lines=by_line)
         try:
             client.load(case.candidate.source, "candidate.py", ENTRY)
             client.construct(instance, seed)
@@ -172,6 +178,8 @@ class Evaluator:
             self.workers.say(WORDS["profile"])
             seconds = case.seconds or _seconds_a_call(client, instance, self.workers.output_bytes)
             rows, timeline = client.profile(instance.inputs(seed), PROFILED_CALLS)
+            if by_line:
+                authored = sampled(client, instance, seconds, self.workers.output_bytes)
         except Fault as fault:
             state, reason = fault.verdict.state.replace("_", " "), fault.verdict.reason
             raise EvaluationError(f"the program cannot be profiled: {state}: {reason}") from None
@@ -181,16 +189,18 @@ class Evaluator:
         spots = tuple(HotSpot(name=n, calls=c, seconds=s, share=s / total) for n, c, s in rows)
         export, missing = self._profilers.climb(instance, case.candidate, seed) if case.counters else (None, "")
         notes = [] if export is None else list(imported.notes(export, COUNTED_CALLS))
-        return digest(
+        spans = tuple(Span(name=n, start=begun * 1e-9, seconds=s) for n, begun, s in timeline)
+        page = digest(
             tool=" and ".join(("torch.profiler", *(export.tools if export is not None else ()))),
             seconds=seconds,
             hot_spots=spots,
-            timeline=tuple(Span(name=n, start=begun * 1e-9, seconds=s) for n, begun, s in timeline),
             roofline=roofline(workload, measured_peaks(self.workers), self.setup.precision),
             workload=workload,
             kernels=export.kernels if export is not None else (),
             notes=[*notes, *([missing] if missing else [])],
+            authored=authored,
         )
+        return page.model_copy(update={"timeline": spans})
 
     def head_to_head(self, case: HeadToHeadRequest) -> HeadToHead:
         """Time two correct programs against each other."""

@@ -91,16 +91,23 @@ class WorkerFactory:
         trusted: bool = False,
         under: platforms.Overseer | Prepared | None = None,
         ready: bool = True,
+        lines: bool = False,
     ) -> WorkerClient:
         """Start a worker, optionally under a sanitizer or profiler, or with torch's compiler imported (`under`).
 
-        Under a sanitizer no device memory is shared, because data from another process would look uninitialized to it.
+        With `lines`, its builds keep line numbers, for a profile; their machine code is the same. Under a sanitizer no
+        device memory is shared, because data from another process would look uninitialized to it.
         With `ready` false, the caller must call `begin` and `await_ready`.
         """
         builds = self.builds(build_key)
         return WorkerClient(
             self._fork_server.take(builds, under),
-            wire.Begin(str(self.platform.folder), str(builds), self.setup.precision),
+            wire.Begin(
+                str(self.platform.folder),
+                str(builds),
+                self.setup.precision,
+                list(self.adapter.line_flags) if lines else [],
+            ),
             # room for any right answer; for a larger one only its shape is sent
             output_bytes=bytes_of_specs((*self.workload.outputs, *self.workload.parameters)),
             call_deadline=self.setup.call_deadline,

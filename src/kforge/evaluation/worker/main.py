@@ -37,7 +37,7 @@ from kforge.evaluation.worker.allocations import ShownAllocations
 from kforge.evaluation.worker.extensions import build_log, kept_in, try_slim_headers
 from kforge.problems.randomness import seed_generators
 from kforge.problems.tensors import HOST, cloned, tensors_in
-from kforge.profiling import torch_profile
+from kforge.profiling import authored, torch_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +96,7 @@ class Worker:
             wire.CountedCalls: self.count,
             wire.Plant: self.plant,
             wire.Watch: self.watch,
+            wire.Explain: self.explain,
         }
         while True:
             order, descriptors = self.channel.receive_with_descriptor(FOREVER)
@@ -296,6 +297,10 @@ class Worker:
             [(span.name[:200], round(1e9 * span.start), span.seconds) for span in timeline],
         )
 
+    def explain(self, order: wire.Explain) -> wire.WireMessage:
+        positions = [authored.Position(*each) for each in order.positions]
+        return wire.Explained(authored.explain(inline.cxx.built(), positions).to_json())
+
     def count(self, order: wire.CountedCalls) -> wire.WireMessage:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
         with torch.no_grad():
@@ -395,7 +400,7 @@ def serve(descriptor: int) -> None:
     begin, _ = channel.receive_with_descriptor(FOREVER)
     assert isinstance(begin, wire.Begin)
     build_cache = Path(begin.build_cache)
-    inline.configure(cache=build_cache / "inline")
+    inline.configure(cache=build_cache / "inline", flags=tuple(begin.flags))
     platform = platforms.load_folder(Path(begin.platform_folder))
     platform.adapter.prepare()
     os.environ.update(platform.adapter.build_environment(build_cache))

@@ -19,17 +19,20 @@ from kforge.evaluation.worker_client.orders import Orders
 from kforge.evaluation.worker_client.output_access import HostAccess, OutputAccess
 from kforge.evaluation.worker_client.outputs import Output as Output
 from kforge.evaluation.worker_client.outputs import OutputReader
-from kforge.evaluation.worker_client.profile_rows import MAX_NAME, PROFILE_ROWS, TIMELINE_ROWS
+from kforge.evaluation.worker_client.profile_rows import MAX_EXPLANATION, MAX_NAME, PROFILE_ROWS, TIMELINE_ROWS
 from kforge.evaluation.worker_client.timed_block import TimedBlock
 from kforge.problems.tensors import cloned
+from kforge.records import AuthoredCode
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Sequence
     from pathlib import Path
 
     import torch
 
     from kforge.evaluation.processes.launch import Process
+    from kforge.evaluation.worker_client.code_ownership import CodePosition
     from kforge.evaluation.worker_client.profile_rows import Row
     from kforge.platforms import Sanitizer
     from kforge.problems.instance import Instance
@@ -208,6 +211,18 @@ class WorkerClient:
             self.orders.rows(profiled.rows, PROFILE_ROWS, MAX_NAME),
             self.orders.rows(profiled.timeline or [], TIMELINE_ROWS, MAX_NAME),
         )
+
+    def explain(self, positions: Counter[CodePosition]) -> AuthoredCode:
+        """Let the worker say to which lines of its sources samples belong. The answer may be false. Raises Fault if it
+        is malformed."""
+        rows = [(at.file, at.address, samples) for at, samples in positions.items()]
+        answer = self.orders.order(wire.Explain(rows), wire.Explained, self._call_deadline + BUILD_DEADLINE)
+        try:
+            if len(answer.document) > MAX_EXPLANATION:
+                raise ValueError
+            return AuthoredCode.from_json(answer.document)
+        except ValueError:
+            raise self.orders.violation("its explanation of samples is malformed") from None
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
         """Let a worker that runs under a profiler make calls for it."""

@@ -53,14 +53,14 @@ between samples, and more than stopping and continuing takes."""
 
 
 class CodeSampler:
-    """Stops a running process at random moments, and collects in `found` the files whose code it was running.
+    """Stops a running process at random moments, and collects in `found` where in which files its threads were.
 
     Sampling is done by a thread. It starts only after the process was continued: if it stopped the process earlier, it
     would work against the thread that continues it.
     """
 
     def __init__(self, process: Process, looks: int) -> None:
-        self.found: list[str] = []
+        self.found: list[CodePosition] = []
         self._process = process
         self._begun, self._ended = threading.Event(), threading.Event()
         self._watcher = threading.Thread(target=self._look, args=(looks,), daemon=True)
@@ -86,7 +86,7 @@ class CodeSampler:
                 return
             with suppress(TimeoutError):
                 self._process.hold()
-                self.found.extend(whereabouts(self._process.pid, seen))
+                self.found.extend(positions(self._process.pid, seen))
             self._process.release()
 
 
@@ -102,9 +102,16 @@ class _Moment(NamedTuple):
         return self.address == before.address and self.nanoseconds - before.nanoseconds < HARDLY_RUN
 
 
-def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
-    """Return the files whose code the threads of a stopped process were running; an empty name for code that is in no
-    file.
+class CodePosition(NamedTuple):
+    """Where a thread was: a mapped file, and the bytes from where the file is mapped first. The name is empty for code
+    that is in no file."""
+
+    file: str
+    address: int
+
+
+def positions(pid: int, seen: dict[str, _Moment]) -> list[CodePosition]:
+    """Return where the threads of a stopped process were.
 
     A thread in a system call waits or copies memory, and does not count. A thread that has not run since its last
     sample does not count either. `seen` has the last samples by thread, and is updated.
@@ -118,7 +125,7 @@ def whereabouts(pid: int, seen: dict[str, _Moment]) -> list[str]:
                 continue
             moment = _Moment(words[-1], int((task / "schedstat").read_text().split()[0]))
             if task.name not in seen or not moment.is_again(seen[task.name]):
-                found.append(places.file_at(int(moment.address, 16)))
+                found.append(places.position(int(moment.address, 16)))
             seen[task.name] = moment
     return found
 
@@ -189,15 +196,22 @@ class _Map:
         except OSError:
             return cls([])
 
-    def file_at(self, address: int) -> str:
-        """Return the file that is mapped at an address; empty if there is none."""
+    def position(self, address: int) -> CodePosition:
+        """Return where an address is. The name of the file is empty if none is mapped there."""
         index = bisect.bisect_right(self._lines, address, key=_lowest) - 1  # the kernel has them in order
         if index < 0:
-            return ""
-        place, *name = self._lines[index].split(maxsplit=5)
-        if address >= int(place.partition("-")[2], 16):
-            return ""
-        return name[4] if len(name) > 4 else ""
+            return _NOWHERE
+        place, *rest = self._lines[index].split(maxsplit=5)
+        if address >= int(place.partition("-")[2], 16) or len(rest) <= 4:
+            return _NOWHERE
+        file = rest[4]
+        # the parts of a file follow each other; a gap between them belongs to no file
+        while index > 0 and self._lines[index - 1].endswith(f" {file}"):
+            index -= 1
+        return CodePosition(file, address - _lowest(self._lines[index]))
+
+
+_NOWHERE = CodePosition("", 0)
 
 
 def _lowest(line: str) -> int:

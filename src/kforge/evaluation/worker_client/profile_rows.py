@@ -11,6 +11,9 @@ PROFILE_ROWS, TIMELINE_ROWS, MAX_NAME, MAX_PROFILED_SECONDS = 64, 128, 200, 1e6
 KERNELS, MAX_KERNEL_NAME = 1024, 1000
 """Limits on a worker's list of kernels: most rows, and most characters of a name."""
 
+MAX_EXPLANATION = 64_000
+"""Most characters of a worker's explanation of samples."""
+
 
 def rows_of(rows: Any, most: int, longest: int) -> list[Row]:
     """Return the first `most` rows, with names cut to `longest` characters. Raises ValueError or TypeError for invalid

@@ -12,7 +12,7 @@ from kforge.evaluation.reference.reference import subseed
 from kforge.evaluation.transport import wire
 from kforge.evaluation.transport.aliases import lying_in_inputs
 from kforge.evaluation.transport.shared_memory import address_of
-from kforge.evaluation.worker_client.code_ownership import CodeSampler
+from kforge.evaluation.worker_client.code_ownership import CodePosition, CodeSampler
 from kforge.evaluation.worker_client.input_region import SHIFTS
 from kforge.evaluation.worker_client.profile_rows import KERNELS, MAX_KERNEL_NAME, MAX_PROFILED_SECONDS
 from kforge.problems.tensors import cloned
@@ -155,6 +155,10 @@ class TimedBlock:
 
     def trace(self, looks: int) -> list[str]:
         """Run the prepared block and stop it up to `looks` times. Returns the files whose code was running."""
+        return [at.file for at in self.sample(looks)]
+
+    def sample(self, looks: int) -> list[CodePosition]:
+        """Run the prepared block and stop it up to `looks` times. Returns where its threads were."""
         with closing(CodeSampler(self._process, looks)) as watch:
             order = wire.Go(len(self._prepared), self._seed)
             self._orders.order(order, wire.Done, self._deadline, watch=watch)

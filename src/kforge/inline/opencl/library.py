@@ -4,11 +4,10 @@ launch)"""
 from __future__ import annotations
 
 import ctypes
-import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kforge.inline import abi, geometry, launches
-from kforge.inline.arguments import HOST, Arguments
+from kforge.inline.arguments import HOST, Arguments, Memory, check_overlap
 from kforge.inline.errors import CompileError, LaunchError
 from kforge.inline.grammar import Signature
 from kforge.inline.library import Library
@@ -44,17 +43,6 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
 
 def _kernel(source: str, flags: tuple[str, ...], name: str) -> Any:
     return getattr(build(source, flags), name)
-
-
-class _Memory(NamedTuple):
-    """Address and size in bytes of a tensor's memory."""
-
-    address: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        return self.address + self.size
 
 
 class OpenclKernel:
@@ -114,10 +102,11 @@ class OpenclKernel:
         size: tuple[int, ...],
     ) -> None:  # fmt: skip
         opencl, queue, native = self._device.opencl, self._device.queue, self._native
-        memories = [_Memory(values[at], arguments[at].nbytes) for _, at, _ in self._tensors]
-        self._must_not_overlap(memories)
-        buffers: dict[_Memory, Any] = {}
-        written: dict[_Memory, Any] = {}
+        memories = [Memory(values[at], arguments[at].nbytes) for _, at, _ in self._tensors]
+        if not self._device.in_host_memory:
+            check_overlap(self.signature.name, memories)
+        buffers: dict[Memory, Any] = {}
+        written: dict[Memory, Any] = {}
         for (index, _, constant), memory in zip(self._tensors, memories, strict=True):
             buffer = buffers.get(memory) or buffers.setdefault(memory, self._buffer(memory))
             native.set_arg(index, buffer)
@@ -138,25 +127,12 @@ class OpenclKernel:
         if launches.recording():
             launches.note(self.signature.name, event.profile.start, event.profile.end)
 
-    def _buffer(self, memory: _Memory) -> Any:
+    def _buffer(self, memory: Memory) -> Any:
         opencl, flags = self._device.opencl, self._device.opencl.mem_flags
         if not memory.size:  # a buffer has at least one byte
             return opencl.Buffer(self._device.context, flags.READ_WRITE, 1)
         content = (ctypes.c_char * memory.size).from_address(memory.address)
         return opencl.Buffer(self._device.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=content)
-
-    def _must_not_overlap(self, memories: Sequence[_Memory]) -> None:
-        """Raise LaunchError if two tensors overlap in memory and the device works on copies, which could then
-        differ."""
-        if self._device.in_host_memory:
-            return
-        ordered = sorted(set(memories))
-        for one, after in itertools.pairwise(ordered):
-            if after.address < one.end and after.size:
-                raise LaunchError(
-                    f"{self.signature.name}: two tensors overlap in memory, and this device works on copies of them; "
-                    "pass a .clone() of one"
-                )
 
     def _group(self, group_size: Any) -> geometry.Three:
         name, limits = self.signature.name, self._device.limits

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Adapter(platforms.Adapter):
     """The adapter for C++ on the host's processor."""
 
+    line_flags = ("-g1",)
+
     def features(self) -> frozenset[str]:
         return host.features()
 

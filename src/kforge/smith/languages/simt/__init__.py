@@ -1,4 +1,4 @@
-"""The SIMT languages (CUDA, HIP, OpenCL C, Metal, WGSL). Schedules are shared; a dialect gives the syntax of each
+"""The SIMT languages (CUDA, HIP, OpenCL C, SYCL, Metal, WGSL). Schedules are shared; a dialect gives the syntax of each
 language. Kernels are compiled and launched by `kforge.inline`."""
 
 from __future__ import annotations

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.loop.scripts import ADVICE, PROBLEM, PROGRAM, drive, open_judge, scripted, workshop
 
-from kforge import platforms, problems
-from kforge.agents import AnalysisAgent, GenerationAgent
+from kforge import platforms
 from kforge.errors import WaitingForReplies
 from kforge.evaluation import Judge
-from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import open_model
+from kforge.loop import RunLimits, forge
 from kforge.models.exchange import Exchange
 from kforge.records import (
     Attempt,
@@ -28,18 +26,18 @@ from kforge.records import (
     GenerationFailure,
     HeadToHead,
     Interval,
-    Outcome,
     Receipt,
     Replication,
     Timing,
     Usage,
     best_attempt,
 )
-from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from kforge.store import RunFolder
 
 # --- limits -----------------------------------------------------------------------------------------------
 
@@ -139,78 +137,6 @@ def test_a_target_counts_only_when_the_repetitions_confirm_it() -> None:
 
 # --- the loop itself --------------------------------------------------------------------------------------
 
-PROBLEM = """\
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x + x
-
-
-def get_inputs():
-    return [torch.randn(16, 16)]
-
-
-def get_init_inputs():
-    return []
-"""
-PROGRAM = (
-    "```python\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return {}\n```"
-)
-
-
-def open_judge(cache: Path) -> Judge:
-    environment = {"PATH": os.environ["PATH"]}
-    return Judge(
-        platforms.find("null"),
-        EvaluationPolicy(compile_baseline=False),
-        cache=cache,
-        environment=environment,
-        limits=EvaluationLimits(timing_seconds=0.1, timing_cap=0.2),
-    )
-
-
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    with open_judge(tmp_path_factory.mktemp("cache")) as judge:
-        yield judge
-
-
-@pytest.fixture
-def run(judge: Judge, tmp_path: Path) -> RunFolder:
-    (tmp_path / "double.py").write_text(PROBLEM)
-    problem = problems.load(tmp_path / "double.py")
-    header = Header.new(
-        problem=problem, workload=judge.describe(problem), platform="null", model="m", analyst="m", options={}
-    )
-    return RunFolder.create(tmp_path / "runs", header)
-
-
-def workshop(run: RunFolder, judge: Judge, model: str) -> Workshop:
-    opened = open_model(model, exchange=run.exchange, keys={})
-    return Workshop(GenerationAgent(opened, judge.platform), AnalysisAgent(opened, judge.platform), judge)
-
-
-def scripted(folder: Path, *answers: str) -> str:
-    (folder / "script.json").write_text(json.dumps(answers))
-    return f"scripted:{folder / 'script.json'}"
-
-
-def drive(run: RunFolder, work: Workshop, limits: RunLimits) -> tuple[list[Attempt], Outcome]:
-    """The attempts that the loop yields, and how it ends."""
-    attempts = []
-    loop = forge(run, work, limits)
-    with run.writing():
-        while True:
-            try:
-                attempts.append(next(loop))
-            except StopIteration as end:
-                return attempts, end.value
-            assert run.attempts()[-1] == attempts[-1], "an attempt was yielded before it was safe on disk"
-
-
 FICKLE = PROGRAM.replace(
     "\n\n\nclass",
     "\nfrom pathlib import Path\nfrom kforge.inline import configuration\n\n"
@@ -236,7 +162,6 @@ def test_the_best_is_evaluated_again(judge: Judge, run: RunFolder, tmp_path: Pat
 
 
 ORIGINAL = f"```python\n{PROBLEM.partition('def get_inputs')[0]}class ModelNew(Model):\n    pass\n```"
-ADVICE = '{"bottleneck": "b", "action": "a", "rationale": "r", "evidence": "e", "expected_gain": "2x"}'
 
 
 def test_the_original_module_unchanged_is_no_kernel(judge: Judge, run: RunFolder, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The single-shot example of this platform."""

@@ -1,0 +1,53 @@
+"""Best of N: every step of the linear strategy is made N times, and the best result is continued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforge.search import history
+from kforge.search.linear import is_worth_repairing
+from kforge.search.moves import Move, Optimize, Repair, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.records import Attempt
+
+
+@dataclass(frozen=True)
+class BestOfSearch:
+    """Rounds of `width` siblings: the same question each time, or the ideas of one piece of advice in order."""
+
+    width: int
+
+    def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+        """Return what is left of the present round."""
+        done = len(attempts) % self.width
+        return self._round(attempts[: len(attempts) - done])[done:]
+
+    def _round(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+        if not attempts:
+            return (Write(),) * self.width
+        latest, best = attempts[-self.width :], history.start(attempts)
+        if best is None or not any(each.is_correct for each in latest):
+            last = history.furthest([each for each in latest if not each.is_correct])
+            if best is None or is_worth_repairing(attempts, last):
+                return (Repair(last, history.repeats(attempts, last)),) * self.width
+        return siblings(attempts, best, self.width)
+
+
+def siblings(attempts: Sequence[Attempt], program: Attempt, count: int, offset: int = 0) -> tuple[Optimize, ...]:
+    """Return moves that improve one program in several ways: by ideas that wait, then by those of new advice.
+
+    `offset`: number of moves of the same round before these.
+    """
+    tried, ideas = history.tried(attempts, program), history.waiting(attempts, program)[:count]
+    asker = len(attempts) + offset + len(ideas)
+    return (
+        *(Optimize(program, tried, idea) for idea in ideas),
+        *(
+            Optimize(program, tried, advised_by=asker if rank else None, rank=rank)
+            for rank in range(count - len(ideas))
+        ),
+    )

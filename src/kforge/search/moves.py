@@ -1,0 +1,57 @@
+"""The moves of a search, and the protocol that every strategy implements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.records import Attempt, Recommendation
+    from kforge.roles import Tried
+
+
+@dataclass(frozen=True)
+class Write:
+    """Write a first program."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A functional pass: repair this attempt."""
+
+    parent: Attempt
+    repeats: int
+    """How often the same program had the same state before, so that the same question is not asked again."""
+
+
+@dataclass(frozen=True)
+class Optimize:
+    """An optimization pass: profile this attempt, get one recommendation, rewrite."""
+
+    parent: Attempt
+    tried: tuple[Tried, ...]
+    """What was recommended for the same program before, and the results."""
+    idea: Recommendation | None = None
+    """An idea that the analysis agent gave earlier for this program and that nobody has followed. None: ask it."""
+    advised_by: int | None = None
+    """Index of the attempt of the same round that asks the analysis agent for both. None: this attempt asks."""
+    rank: int = 0
+    """Which of the ideas in shared advice is followed. Where there are fewer, counting begins again."""
+
+
+Move = Write | Repair | Optimize
+
+
+class Strategy(Protocol):
+    """Decides which attempt is continued next. It depends on the attempts of a run only."""
+
+    def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+        """Return the next moves, at least one.
+
+        The same attempts always give the same moves. Later moves do not depend on the results of earlier ones: when the
+        first move was carried out, with any result, the others are returned. So siblings can be asked for at once, and
+        a run that was killed in the middle of a round goes on with the rest of it.
+        """
+        ...

@@ -1,0 +1,106 @@
+"""Tree search: every attempt is a node, and the one with the highest expected gain is grown next.
+
+A node's expected gain is what one more rewrite of it is expected to win over the best program. A rewrite improves its
+parent with probability p, by a factor whose logarithm is exponentially distributed with mean s. A program that is
+slower than the best by the factor exp(d) then wins p * s * exp(-d / s) on average. So a losing branch stays available:
+when rewrites of the best have failed often enough, a program that is somewhat slower is grown instead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from kforge.search import history
+from kforge.search.linear import improve
+from kforge.search.moves import Move, Repair, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kforge.records import Attempt
+
+USUAL_GAIN = math.log(1.3)
+"""Mean logarithm of the factor that a successful rewrite gains, before the run has shown its own. A rewrite that helps
+often gains some ten percent, and now and then a factor of two."""
+USUAL_CHANCE = 0.5
+"""Chance that a rewrite improves its parent, before the run has shown its own. It weighs as much as one rewrite."""
+LEAST_GAIN = math.log(1.02)
+"""A rewrite counts as an improvement above this, as a head-to-head finds nothing smaller."""
+REPAIR_SHARE = 0.5
+"""Share of its expected gain that a failed rewrite keeps with each repair that failed as well."""
+FRESH_SHARE = 0.25
+"""Expected worth of another first program, where nothing is correct yet, relative to the first repair of one. So a
+first program gets two repairs before another one is written."""
+
+
+class TreeSearch:
+    """Grows one node at a time."""
+
+    def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+        """Return the move with the highest expected gain; of equal ones a repair, and the latest."""
+        if not attempts:
+            return (Write(),)
+        nodes = _Growth(attempts).nodes() if history.start(attempts) is not None else _first_programs(attempts)
+        return (max(nodes, key=lambda node: (round(node.gain, 9), isinstance(node.move, Repair), node.at)).move,)
+
+
+class _Node(NamedTuple):
+    """A move that the tree could make, with its expected gain."""
+
+    move: Move
+    gain: float
+    at: int
+    """Index of the attempt that would be continued; -1 for a first program."""
+
+
+def _first_programs(attempts: Sequence[Attempt]) -> list[_Node]:
+    """Return the moves where nothing is correct yet: repair a program that failed, or write another one."""
+    written = sum(each.parent is None for each in attempts)
+    nodes = [_Node(Write(), FRESH_SHARE * REPAIR_SHARE ** (written - 1), -1)]
+    return nodes + [_repair(attempts, leaf, 1.0) for leaf in history.leaves(attempts)]
+
+
+def _repair(attempts: Sequence[Attempt], leaf: Attempt, gain: float) -> _Node:
+    kept = gain * REPAIR_SHARE ** history.repairs(attempts, leaf)
+    return _Node(Repair(leaf, history.repeats(attempts, leaf)), kept, leaf.index)
+
+
+class _Growth:
+    """Expected gains of the programs of a run."""
+
+    def __init__(self, attempts: Sequence[Attempt]) -> None:
+        self._attempts = attempts
+        self._programs = history.ranked(attempts)
+        self._ratings = history.ratings(attempts)
+        gains = [gain for program in self._programs for gain in self._gains(program) if gain > LEAST_GAIN]
+        self._usual = (USUAL_GAIN + sum(gains)) / (1 + len(gains))
+
+    def nodes(self) -> list[_Node]:
+        """Return the moves: improve a correct program, or repair a rewrite that failed."""
+        nodes = []
+        for program in self._programs:
+            nodes.append(
+                _Node(improve(self._attempts, program), self._gain(program, self._chance(program)), program.index)
+            )
+            # what a failed rewrite would have gained is not known, whatever the others gained
+            gain = self._gain(program, USUAL_CHANCE)
+            ends = [history.last_of_chain(self._attempts, each) for each in history.rewrites(self._attempts, program)]
+            nodes += [_repair(self._attempts, last, gain) for last in ends if not last.is_correct]
+        return nodes
+
+    def _gain(self, program: Attempt, chance: float) -> float:
+        """Return the expected gain of a rewrite that improves a program with this chance."""
+        behind = max(0.0, self._ratings[self._programs[0].index] - self._ratings[program.index])
+        return chance * self._usual * math.exp(-behind / self._usual)
+
+    def _chance(self, program: Attempt) -> float:
+        """Return the chance that one more rewrite improves a program."""
+        gains = self._gains(program)
+        return (USUAL_CHANCE + sum(gain > LEAST_GAIN for gain in gains)) / (1 + len(gains))
+
+    def _gains(self, program: Attempt) -> list[float]:
+        """Return what each rewrite of a program gained over it; nothing for those that failed."""
+        ends = [history.last_of_chain(self._attempts, each) for each in history.rewrites(self._attempts, program)]
+        own = self._ratings[program.index]
+        return [self._ratings[each.index] - own if each.is_kernel else 0.0 for each in ends]
