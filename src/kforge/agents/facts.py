@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.errors import EvaluationError
+from kforge.errors import EvaluationError, InputError
 from kforge.evaluation.constants import ERROR_FACTOR, FLOORS, WEIGHT_CHANGES
 from kforge.problems.inputs import in_words
 from kforge.profiling.wording import amount, cut, percent, time
@@ -39,10 +39,10 @@ class MeasuredFacts:
     def of(cls, judge: Judge, problem: Problem) -> MeasuredFacts:
         """Measure them. Where a measurement fails, the agents are not told of it, because a run does not need it."""
         device, seconds, operators = "", 0.0, tuple[HotSpot, ...]()
-        with suppress(EvaluationError):
+        with suppress(EvaluationError, InputError):
             device = judge.facts().text
         if judge.platform.adapter.emulated() is None:
-            with suppress(EvaluationError):
+            with suppress(EvaluationError, InputError):
                 profile = judge.profile(problem, original(problem, judge.platform.name), counters=False)
                 seconds, operators = profile.seconds, profile.hot_spots
         return cls(device, seconds, operators)
