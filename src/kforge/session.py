@@ -5,6 +5,7 @@ The command line and `kforge.forge` both use this module; neither connects the p
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from functools import cached_property
@@ -16,10 +17,10 @@ from pydantic import ValidationError, field_validator
 from kforge import platforms
 from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, MeasuredFacts, ReferenceProgram
 from kforge.agents.sizing import MOST_TOKENS
-from kforge.errors import InputError, PlatformError, RunError
+from kforge.errors import InputError, ModelError, PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import ModelSettings, NamedImages, NamedSettings, is_remote, open_model
+from kforge.models import Budget, ModelSettings, NamedImages, NamedSettings, is_remote, open_model
 from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
 from kforge.search import strategy
@@ -27,7 +28,7 @@ from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import PlanMemory
 from kforge.smith.plan import said_in
-from kforge.store import Consent, Header, RunFolder, trust
+from kforge.store import Budgets, Consent, Header, RunFolder, trust
 from kforge.store.carried import find_images
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class RunOptions(EvaluationPolicy):
     target_speedup: Amount = 0.0
     budget_minutes: Amount = 0.0
     budget_usd: Amount = 0.0
+    budget_tokens: Count = 0
     replications: Count = 3
     sanitize: bool = True
     search: str = "linear"
@@ -113,7 +115,7 @@ class RunOptions(EvaluationPolicy):
             iterations=self.iterations,
             target_speedup=self.target_speedup,
             budget_seconds=self.budget_minutes * 60,
-            budget_usd=self.budget_usd,
+            counts_cost=bool(self.budget_usd or self.budget_tokens),
             replications=self.replications,
             sanitize=self.sanitize,
         )
@@ -130,8 +132,9 @@ def options_of(chosen: Mapping[str, object], origin: str) -> RunOptions:
 def new_options(**chosen: Any) -> RunOptions:
     """Return the options for a new run. An absent analyst is the model, and absent settings of it are the model's.
 
-    Raises InputError for a value that is out of bounds.
+    A value of None stands for the option's default. Raises InputError for a value that is out of bounds.
     """
+    chosen = {name: value for name, value in chosen.items() if value is not None}
     for name, other in (("analyst", "model"), ("analyst_settings", "model_settings")):
         chosen[name] = chosen.get(name) or chosen.get(other, "")
     try:
@@ -217,6 +220,7 @@ class Session:
         self._lent = lent
         self._watch: Callable[[str], None] = lambda _: None
         self._began = time.monotonic() if began is None else began
+        self._budget = Budget()
         self.remarks: tuple[str, ...] = ()
         """What the user must know before the first call, a line each."""
 
@@ -274,12 +278,17 @@ class Session:
 
     @classmethod
     def resume(
-        cls, run: RunFolder, settings: Settings, judge: Judge | None = None, consent: Consent | None = None
+        cls,
+        run: RunFolder,
+        settings: Settings,
+        judge: Judge | None = None,
+        consent: Consent | None = None,
+        budgets: Budgets | None = None,
     ) -> Self:
         """Go on with a run as it was begun, with the judge of `begin`.
 
-        `consent`: what the user permits where others began the run. Raises InputError, also when a permission is
-        missing.
+        `consent`: what the user permits where others began the run. `budgets`: larger ones than before, with which a
+        run that has spent its own goes on. Raises InputError, also when a permission is missing.
         """
         began = time.monotonic()
         run.check_parts()
@@ -288,7 +297,7 @@ class Session:
         run.hold_to(settings.signing_key, trusted=consent.trust)
         chosen = dict(run.header.options)
         extra = [Path(part) for part in trust.folders_of(chosen.pop("platform_dirs", ""))]
-        options = options_of(chosen, str(run.path))
+        options = extend(run, options_of(chosen, str(run.path)), budgets or Budgets())
         options = options.model_copy(update={"images": find_images(options.images, run.path)})
         check_images(options)
         platform = usable_platform(options.platform, settings, extra)
@@ -306,6 +315,7 @@ class Session:
             return outcome
         self.judge.on_stage = self._watch = watch
         with self.run.writing():
+            self._budget = self._new_budget()
             self.judge.warm()
             workshop = Workshop(
                 generator=self._generator(),
@@ -319,6 +329,18 @@ class Session:
         if (best := self.run.best()) is not None and self._is_smiths(best):
             _memory_of(self.options, self.settings).keep(self.run.header.problem, best)
         return outcome
+
+    def _new_budget(self) -> Budget:
+        """Return what is left of the run's budgets. Time before an interruption counts until the last attempt."""
+        options, attempts = self.options, self.run.attempts()
+        earlier = attempts[-1].elapsed if attempts else 0.0
+        seconds = options.budget_minutes * 60 - earlier if options.budget_minutes else math.inf
+        return Budget(
+            usd=options.budget_usd,
+            tokens=options.budget_tokens,
+            minutes=options.budget_minutes,
+            ends=self._began + seconds,
+        )
 
     def _is_smiths(self, attempt: Attempt) -> bool:
         """Return whether the smith made this program for this user. Anybody can write a comment that says so."""
@@ -386,18 +408,50 @@ class Session:
         def tell(detail: str) -> None:
             self._watch(f"asking the {agent}: {detail}")
 
-        return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, settings=settings, tell=tell)
+        return open_model(
+            name,
+            exchange=self.run.exchange,
+            keys=self.settings.keys,
+            settings=settings,
+            budget=self._budget,
+            tell=tell,
+        )
+
+
+def extend(run: RunFolder, options: RunOptions, budgets: Budgets) -> RunOptions:
+    """Return the options of a run with the larger budgets that it got meanwhile, and gets now.
+
+    Raises InputError for a budget that is not larger than the one before, and for a run that ended for another reason.
+    """
+    options = options.model_copy(update=run.budgets().given)
+    if not budgets.given:
+        return options
+    for name, value in budgets.given.items():
+        if 0 < value <= (before := getattr(options, name)):
+            raise InputError(f"--{name.replace('_', '-')} must be larger than before, {before:g}, not {value:g}")
+    outcome = run.outcome()
+    if outcome is not None and not outcome.is_budget_spent:
+        raise InputError(f"run {run.id} has ended, and not for its budget: {outcome.stopped}")
+    with run.writing():
+        run.reopen(run.budgets().model_copy(update=budgets.given))
+    return options.model_copy(update=budgets.given)
 
 
 def check_models(options: RunOptions, settings: Settings) -> tuple[str, ...]:
     """Return which settings of the options' models are not used, a line for each model.
 
-    Raises ModelError for a model that cannot be opened.
+    Raises ModelError for a model that cannot be opened, and for one without a price where there is a budget in dollars.
     """
     remarks = []
     for name, how in options.models:
         if name != BUILTIN:
-            remarks.append(open_model(name, exchange=settings.runs, keys=settings.keys, settings=how).remark)
+            model = open_model(name, exchange=settings.runs, keys=settings.keys, settings=how)
+            if options.budget_usd and model.price.cost(1, 1) is None:
+                raise ModelError(
+                    f"--budget-usd cannot be kept: the price of {name} is not known; give it with price_in and "
+                    "price_out in --model-settings, in US dollars for a million tokens"
+                )
+            remarks.append(model.remark)
         elif str(how):
             remarks.append("the built-in generator takes no settings of models")
     return tuple(dict.fromkeys(filter(None, remarks)))

@@ -224,6 +224,8 @@ def test_a_model_that_cannot_be_used(
             ("forge", "p.py", "-p", "null", "-m", "exchange", "--model-settings", "efort=1"),
             "option model_settings: 'efort=1' is",
         ),
+        (("forge", "p.py", "-p", "null", "-m", "exchange", "--budget-usd", "1"), "the price of exchange is not known"),
+        (("forge", "p.py", "--budget-tokens", "-1"), "'--budget-tokens'"),
         (("eval", "p.py", "c.py", "-p", "null", "--memory", "99999999999999999999TB"), "--memory must be more than 0"),
         (("forge", "p.py", "--target-speedup", "-1"), "'--target-speedup'"),
         (("forge", "p.py", "--target-speedup", "inf"), "'--target-speedup'"),
