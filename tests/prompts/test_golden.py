@@ -111,6 +111,7 @@ def workload(flops: int = 0) -> Workload:
 RULES = {
     "floors": ["1e-05 for float32"],
     "factor": "4",
+    "has_indices": False,
     "weight_changes": 6,
     "cases": [("as_given", "inputs from the problem's own `get_inputs`"), ("zeros", "all zeros")],
 }
@@ -258,7 +259,7 @@ PROMPTS = {
         example=EXAMPLE,
         precision="strict",
         track="library",
-        **{**RULES, "floors": []},
+        **{**RULES, "floors": [], "has_indices": True},
     ),
     "system_analysis": system_analysis,
     "system_analysis_without_hints": lambda: system_analysis(hints=()),

@@ -81,6 +81,7 @@ def rule_facts(policy: EvaluationPolicy, workload: Workload) -> dict[str, object
         "track": policy.track,
         "floors": [f"{floors[dtype]:g} for {dtype}" for dtype in dtypes if dtype in floors],
         "factor": f"{ERROR_FACTOR:g}",
+        "has_indices": any(dtype.startswith("int") for dtype in dtypes),
         "weight_changes": WEIGHT_CHANGES,
         "cases": _cases(workload),
     }
