@@ -53,7 +53,7 @@ def _record(folder: Path, *, check: bool) -> bool:
     exchange = folder / "exchange"
     answers = {way: _last_reply(exchange, program, with_reference=way) for way in (True, False)}
     platform = _platform(exchange)
-    (problem,) = CORE.glob(f"*/{folder.name}.py")
+    problem = _problem(folder.name, exchange)
     with tempfile.TemporaryDirectory(prefix="kforge-transfer-") as name:
         made, states = Path(name) / "made", []
         made.mkdir()
@@ -72,6 +72,15 @@ def _last_reply(exchange: Path, program: str, *, with_reference: bool) -> str:
     prompts = [path for path in sorted(exchange.glob("*.prompt.md")) if (program in path.read_text()) is with_reference]
     last = max(prompts, key=lambda path: "# Your last program" in path.read_text())
     return last.with_name(last.name.replace(".prompt.", ".reply.")).read_text()
+
+
+def _problem(name: str, exchange: Path) -> Path:
+    """Return the problem of a recording. Two families of the suite may have problems of one name."""
+    prompt = next(exchange.glob("*.prompt.md")).read_text()
+    forward = "def forward("
+    return next(
+        path for path in CORE.glob(f"*/{name}.py") if path.read_text().partition(forward)[2].strip()[:200] in prompt
+    )
 
 
 def _platform(exchange: Path) -> str:
