@@ -20,7 +20,7 @@ from kforge.agents.sizing import MOST_TOKENS
 from kforge.errors import InputError, ModelError, PlatformError, RunError
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import Budget, ModelSettings, NamedImages, NamedSettings, is_remote, open_model
+from kforge.models import CallBudget, ModelSettings, NamedImages, NamedSettings, is_remote, open_model
 from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
 from kforge.search import strategy
@@ -220,7 +220,7 @@ class Session:
         self._lent = lent
         self._watch: Callable[[str], None] = lambda _: None
         self._began = time.monotonic() if began is None else began
-        self._budget = Budget()
+        self._budget = CallBudget()
         self.remarks: tuple[str, ...] = ()
         """What the user must know before the first call, a line each."""
 
@@ -330,12 +330,12 @@ class Session:
             _memory_of(self.options, self.settings).keep(self.run.header.problem, best)
         return outcome
 
-    def _new_budget(self) -> Budget:
+    def _new_budget(self) -> CallBudget:
         """Return what is left of the run's budgets. Time before an interruption counts until the last attempt."""
         options, attempts = self.options, self.run.attempts()
         earlier = attempts[-1].elapsed if attempts else 0.0
         seconds = options.budget_minutes * 60 - earlier if options.budget_minutes else math.inf
-        return Budget(
+        return CallBudget(
             usd=options.budget_usd,
             tokens=options.budget_tokens,
             minutes=options.budget_minutes,

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from kforge.errors import BudgetSpent
-from kforge.models import Budget, Exchange, Ledger, ModelSettings, Reply, open_model
+from kforge.models import CallBudget, Exchange, Ledger, ModelSettings, Reply, open_model
 from kforge.models.prices import Price
 from kforge.models.tokens import most_tokens
 from kforge.records import Usage
@@ -32,13 +32,13 @@ def test_no_call_begins_that_could_cost_more_than_is_left(server, opened, ask, t
     server.script = [server.say("one")]
     first, second = ask("a"), ask("b")
     real = 11 * 0.001 + 7 * 0.002
-    opened(Budget(usd=dearest(first) + real)).complete(first)
+    opened(CallBudget(usd=dearest(first) + real)).complete(first)
     with pytest.raises(BudgetSpent, match=r"^budget spent: the next call could cost \$\d.* are left$") as caught:
-        opened(Budget(usd=dearest(second) + real / 2)).complete(second)
+        opened(CallBudget(usd=dearest(second) + real / 2)).complete(second)
     assert "\n" not in str(caught.value)
     assert len(server.bodies) == 1
     assert len(Ledger.read(tmp_path).calls) == 1
-    opened(Budget(usd=dearest(second) + real)).complete(second)
+    opened(CallBudget(usd=dearest(second) + real)).complete(second)
     assert Ledger.read(tmp_path).usage.cost_usd == pytest.approx(2 * real)
 
 
@@ -47,32 +47,32 @@ def test_no_call_begins_that_could_take_more_tokens_than_are_left(server, opened
     request = ask("a")
     most = most_tokens(request) + request.max_tokens
     with pytest.raises(BudgetSpent, match=f"could take {most} tokens, and {most - 1} of {most - 1} are left"):
-        opened(Budget(tokens=most - 1), ModelSettings()).complete(request)
+        opened(CallBudget(tokens=most - 1), ModelSettings()).complete(request)
     assert server.bodies == []
-    opened(Budget(tokens=most), ModelSettings()).complete(request)
+    opened(CallBudget(tokens=most), ModelSettings()).complete(request)
     with pytest.raises(BudgetSpent, match=f"and {most - 18} of {most} are left"):
-        opened(Budget(tokens=most), ModelSettings()).complete(ask("b"))
+        opened(CallBudget(tokens=most), ModelSettings()).complete(ask("b"))
 
 
 def test_a_recorded_answer_needs_no_budget(server, opened, ask):
     server.script = [server.say("one")]
-    opened(Budget()).complete(ask())
-    assert opened(Budget(usd=1e-9, tokens=1, minutes=1, ends=time.monotonic())).complete(ask()).text == "one"
+    opened(CallBudget()).complete(ask())
+    assert opened(CallBudget(usd=1e-9, tokens=1, minutes=1, ends=time.monotonic())).complete(ask()).text == "one"
 
 
 def test_an_answer_without_token_counts_counts_as_the_most_that_it_can_be(tmp_path, ask):
     exchange, request = Exchange(tmp_path), ask("a")
     exchange.write_reply(request, Reply(text="x", usage=Usage(requests=1), model="m", finish="stop"))
     most = most_tokens(request) + request.max_tokens
-    budget, other = Budget(tokens=2 * most - 1), ask("b")
+    budget, other = CallBudget(tokens=2 * most - 1), ask("b")
     with pytest.raises(BudgetSpent, match=f"and {most - 1} of"), budget.reserved(other, Price("m:m", OWN), exchange):
         pass
-    with Budget(tokens=2 * most).reserved(other, Price("m:m", OWN), exchange):
+    with CallBudget(tokens=2 * most).reserved(other, Price("m:m", OWN), exchange):
         pass
 
 
 def test_calls_in_flight_count_until_they_are_answered(tmp_path, ask):
-    budget, exchange, price = Budget(usd=dearest(ask("a")) * 1.5), Exchange(tmp_path), Price("m:m", OWN)
+    budget, exchange, price = CallBudget(usd=dearest(ask("a")) * 1.5), Exchange(tmp_path), Price("m:m", OWN)
     with (
         budget.reserved(ask("a"), price, exchange),
         pytest.raises(BudgetSpent),
@@ -87,7 +87,7 @@ def test_a_budget_in_dollars_needs_a_price(tmp_path, ask):
     unpriced = Price("openai:nobody-knows-this", ModelSettings())
     with (
         pytest.raises(BudgetSpent, match="the price of openai:nobody-knows-this is not known"),
-        Budget(usd=1.0).reserved(ask(), unpriced, Exchange(tmp_path)),
+        CallBudget(usd=1.0).reserved(ask(), unpriced, Exchange(tmp_path)),
     ):
         pass
 
@@ -95,7 +95,7 @@ def test_a_budget_in_dollars_needs_a_price(tmp_path, ask):
 def test_an_answer_is_not_waited_for_longer_than_the_minutes(server, opened, ask):
     gone = threading.Event()
     server.script = [lambda _: gone.wait(20)]
-    budget = Budget(minutes=0.01, ends=time.monotonic() + 0.6)
+    budget = CallBudget(minutes=0.01, ends=time.monotonic() + 0.6)
     try:
         with pytest.raises(BudgetSpent, match=r"budget spent: 0\.01 minutes are over"):
             opened(budget).complete(ask())

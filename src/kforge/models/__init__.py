@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
-from kforge.models.budget import Budget
+from kforge.models.budget import CallBudget
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
 from kforge.models.exchange import Exchange, ExchangedModel, Question
 from kforge.models.images import Image, NamedImages, read_images
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMAGES_REFUSED",
-    "Budget",
+    "CallBudget",
     "Exchange",
     "ExchangedModel",
     "Image",
@@ -62,7 +62,7 @@ def open_model(
     exchange: Path,
     keys: Mapping[str, str],
     settings: ModelSettings | None = None,
-    budget: Budget | None = None,
+    budget: CallBudget | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> ExchangedModel:
     """Return the model of this name. Its calls are recorded in the folder `exchange`, and answered from it when
@@ -93,6 +93,6 @@ def open_model(
         from kforge.models.providers import ProviderModel
 
         provider = ProviderModel.open(name, keys, tell=tell)
-        provider.budget = budget or Budget()
+        provider.budget = budget or CallBudget()
         return ExchangedModel(provider, folder, settings, provider.unused(settings), budget)
     return ExchangedModel(source, folder, settings, settings.sent, budget)

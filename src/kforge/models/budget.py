@@ -35,7 +35,7 @@ class Charge:
         return Charge(self.tokens + other.tokens, self.usd + other.usd)
 
 
-class Budget:
+class CallBudget:
     """What the calls of a run may cost. One object for all models of the run, which may be asked at the same time."""
 
     def __init__(self, *, usd: float = 0.0, tokens: int = 0, minutes: float = 0.0, ends: float = math.inf) -> None:

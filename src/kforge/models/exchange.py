@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from kforge import durable
 from kforge.errors import ModelError, RunError
-from kforge.models.budget import Budget
+from kforge.models.budget import CallBudget
 from kforge.models.conversation import LanguageModel, Reply, Request
 from kforge.models.model_settings import ModelSettings
 from kforge.models.prices import Price
@@ -197,7 +197,7 @@ class ExchangedModel:
         exchange: Exchange,
         settings: ModelSettings | None = None,
         unused: tuple[str, ...] = (),
-        budget: Budget | None = None,
+        budget: CallBudget | None = None,
     ) -> None:
         """`unused`: names of the settings that `source` does not know. Every reply says so. `budget`: what all calls
         of the run may cost."""
@@ -205,7 +205,7 @@ class ExchangedModel:
         self.exchange = exchange
         self.settings = settings or ModelSettings()
         self.unused = unused
-        self.budget = budget or Budget()
+        self.budget = budget or CallBudget()
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ModelError, ProviderError
 from kforge.models import event_loop
-from kforge.models.budget import Budget
+from kforge.models.budget import CallBudget
 from kforge.models.conversation import IMAGES_REFUSED, Reply, Request
 from kforge.models.names import is_same_model, provider_and_model
 from kforge.models.prices import price_table
@@ -87,7 +87,7 @@ class ProviderModel:
         self._priced = priced
         self._patience = patience or Patience()
         self._tell = tell
-        self.budget = Budget()
+        self.budget = CallBudget()
         """The budget of the run: an answer is not waited for longer than its minutes."""
 
     @classmethod
