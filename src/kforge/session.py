@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import ValidationError, field_validator
 
 from kforge import platforms
-from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, MeasuredFacts, ReferenceProgram
+from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, ReferenceProgram
 from kforge.agents.sizing import MOST_TOKENS
 from kforge.errors import InputError, ModelError, PlatformError, RunError
 from kforge.evaluation import Judge
-from kforge.loop import RunLimits, Workshop, forge
+from kforge.loop import RunLimits, Workshop, forge, measured_facts
 from kforge.models import CallBudget, ModelSettings, NamedImages, NamedSettings, is_remote, open_model
 from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
@@ -374,7 +374,7 @@ class Session:
         """What the agents of models are told in every question. It is measured when it is first needed."""
         return Briefing(
             policy=self.options.policy,
-            measured=MeasuredFacts.of(self.judge, self.run.header.problem),
+            measured=measured_facts(self.judge, self.run.header.problem),
             template_set=self.options.prompts,
             most_tokens=self.options.prompt_tokens,
         )

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.errors import EvaluationError, InputError
-from kforge.evaluation.constants import ERROR_FACTOR, FLOORS, WEIGHT_CHANGES
 from kforge.problems.inputs import in_words
 from kforge.profiling.wording import amount, cut, percent, time
-from kforge.records import Candidate, Correct, HotSpot
+from kforge.records import Candidate, Correct
+from kforge.records.tolerances import ERROR_FACTOR, FLOORS, WEIGHT_CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.evaluation import Judge
-    from kforge.records import Attempt, EvaluationPolicy, Problem, Workload
+    from kforge.records import Attempt, EvaluationPolicy, HotSpot, Problem, Workload
 
 MOST_OPERATORS = 8
 """Operators of eager mode that a prompt lists, the largest first: the rest is hardly ever worth a thought."""
@@ -34,18 +31,6 @@ class MeasuredFacts:
     """Seconds of one call in eager mode; zero where it was not measured."""
     operators: tuple[HotSpot, ...] = ()
     """What eager mode runs, the largest first."""
-
-    @classmethod
-    def of(cls, judge: Judge, problem: Problem) -> MeasuredFacts:
-        """Measure them. Where a measurement fails, the agents are not told of it, because a run does not need it."""
-        device, seconds, operators = "", 0.0, tuple[HotSpot, ...]()
-        with suppress(EvaluationError, InputError):
-            device = judge.facts().text
-        if judge.platform.adapter.emulated() is None:
-            with suppress(EvaluationError, InputError):
-                profile = judge.profile(problem, original(problem, judge.platform.name), counters=False)
-                seconds, operators = profile.seconds, profile.hot_spots
-        return cls(device, seconds, operators)
 
 
 def original(problem: Problem, platform: str) -> Candidate:

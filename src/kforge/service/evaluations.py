@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, MeasuredFacts
 from kforge.agents.unasked import Unasked, as_text, question
 from kforge.errors import EvaluationError, InputError, NothingLeft
+from kforge.loop import measured_facts
 from kforge.models import open_model
 from kforge.problems import open_suite
 from kforge.records import Candidate, EvaluationPolicy
@@ -159,7 +160,7 @@ class EvaluationService:
     def _briefing(self, problem: Problem) -> Briefing:
         """Return what agents are told about the device and PyTorch itself, measured once for each problem."""
         if problem.digest not in self._measured:
-            found = self._within_limits(problem, lambda judge: MeasuredFacts.of(judge, problem))
+            found = self._within_limits(problem, lambda judge: measured_facts(judge, problem))
             self._measured[problem.digest] = found
         return Briefing(policy=self.options.policy, measured=self._measured[problem.digest])
 

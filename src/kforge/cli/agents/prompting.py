@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge import problems, settings
-from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, MeasuredFacts
+from kforge.agents import AnalysisAgent, Briefing, GenerationAgent
 from kforge.agents.facts import original
 from kforge.agents.unasked import Unasked, as_text, question
 from kforge.choices import FailedState, Step
 from kforge.cli.output import documents
 from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say_page
+from kforge.loop import measured_facts
 from kforge.records import (
     CompilationFailure,
     Correct,
@@ -60,7 +61,7 @@ def show(
     platform = usable_platform(target.platform, chosen, target.folders)
     with open_progress(f"{found.name}: prompt") as progress, open_judge(platform, chosen, policy) as judge:
         judge.on_stage = progress.stage
-        briefing = Briefing(policy, MeasuredFacts.of(judge, found), asking.prompts, asking.prompt_tokens)
+        briefing = Briefing(policy, measured_facts(judge, found), asking.prompts, asking.prompt_tokens)
         asked = _question(found, judge, briefing, asking.step, asking.state)
     if json:
         documents.print_json([{"role": each.role, "text": each.text} for each in asked.messages])
