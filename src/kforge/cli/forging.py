@@ -15,7 +15,8 @@ from kforge.cli.output.lines import note, say, say_table
 from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import EvaluationError, InputError, ProviderError, RunError, WaitingForReplies
 from kforge.models import Exchange, read_images
-from kforge.session import Session, choose_model, first_writer, new_options, platform_at_hand
+from kforge.run_options import choose_model, first_writer, new_options
+from kforge.session import Session, platform_at_hand
 from kforge.store import Budgets, RunFolder, SuiteFolder
 from kforge.transfer import Source
 from kforge.visible import command
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from kforge.cli.options import Growth, Limits, Permission, Target
     from kforge.models import Question
     from kforge.records import Attempt, EvaluationPolicy, Outcome
-    from kforge.session import RunOptions
+    from kforge.run_options import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
 

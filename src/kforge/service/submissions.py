@@ -23,7 +23,7 @@ from kforge.records import (
     best_attempt,
     why_no_kernel,
 )
-from kforge.session import new_options
+from kforge.run_options import new_options
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:
