@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from pydantic import model_validator
 
+from kforge.errors import NothingLeft
 from kforge.records import (
     Candidate,
     CompilationFailure,
@@ -69,6 +70,23 @@ class Advice(Record):
     """Facts about how the recommendation was made that a reader should know: `images_not_seen`."""
     remarks: tuple[str, ...] = ()
     """What was unusual about the model's answers, a sentence each."""
+
+
+class NothingWorthTrying(NothingLeft):
+    """A model sees no further change that is worth trying for a program, and says which numbers show it."""
+
+    def __init__(self, reason: str, evidence: str, requests: tuple[str, ...], usage: Usage) -> None:
+        """`requests`: exchange identities of the calls. `usage`: what they cost."""
+        super().__init__(reason, evidence, requests, usage)
+        self.reason = reason
+        self.evidence = evidence
+        self.requests = requests
+        self.usage = usage
+
+    def __str__(self) -> str:
+        return (
+            f"the performance analysis agent has nothing left worth trying: {self.reason} (evidence: {self.evidence})"
+        )
 
 
 class Tried(Record):
@@ -138,6 +156,12 @@ class Analyst(Protocol):
         candidate: Candidate,
         profile: Profile,
         tried: Sequence[Tried] = (),
+        untried: Sequence[Recommendation] = (),
     ) -> Advice:
-        """Return one recommendation for the bottleneck with the highest impact, and none of those already tried."""
+        """Return one recommendation for the bottleneck with the highest impact, and up to two further ideas.
+
+        `tried`: what was recommended for this program before; what is given up among it is not recommended again.
+        `untried`: ideas for other programs of the run that nobody has followed. Raises NothingLeft if no change is
+        worth trying.
+        """
         ...

@@ -19,7 +19,7 @@ def test_it_writes_a_program(scripted, platform, problem, workload, answer, prog
     assert written.candidate is not None
     assert (written.candidate.source, written.candidate.platform) == (program, "null")
     assert written.failure is None
-    assert written.usage == Usage(requests=1)
+    assert written.usage == Usage(requests=1, cost_usd=0.0)
     (identity,) = written.requests
     request = asked(identity)
     assert request["agent"] == "generation"
@@ -57,7 +57,7 @@ def test_an_answer_without_a_program_is_a_generation_failure(scripted, platform,
     written = GenerationAgent(answers, platform).write(problem, workload)
     assert written.candidate is None
     assert written.failure == GenerationFailure(reason="the answer has no code block and no class ModelNew")
-    assert written.usage == Usage(requests=2)
+    assert written.usage == Usage(requests=2, cost_usd=0.0)
     (remark,) = written.remarks
     assert remark.startswith("the generation agent was asked again")
 
@@ -145,7 +145,7 @@ def test_an_unreadable_answer_is_told_as_what_it_is_and_asked_for_once_more(
     written = GenerationAgent(model, platform).optimize(problem, workload, candidate, correct, recommendation)
     assert written.candidate is not None
     assert written.candidate.source == program
-    assert written.usage == Usage(requests=2)
+    assert written.usage == Usage(requests=2, cost_usd=0.0)
     assert reason in written.remarks[0]
     first, second = written.requests
     said = asked(second)["messages"]

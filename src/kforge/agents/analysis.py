@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Self
 from kforge.agents.conversation import said
 from kforge.agents.evidence import unfounded
 from kforge.agents.markdown import without_thinking
-from kforge.agents.recommendations import parse_recommendation
+from kforge.agents.recommendations import Ideas, NothingToTry, Unreadable, parse_recommendations
 from kforge.models import IMAGES_REFUSED, Image, LanguageModel, Message, Reply, Request
 from kforge.profiling.picture import draw
 from kforge.prompts import render, trim
 from kforge.records import Candidate, Problem, Profile, Recommendation, Usage, Workload
-from kforge.roles import Advice, Tried
+from kforge.roles import Advice, NothingWorthTrying, Tried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,29 +61,38 @@ class AnalysisAgent:
         candidate: Candidate,
         profile: Profile,
         tried: Sequence[Tried] = (),
+        untried: Sequence[Recommendation] = (),
     ) -> Advice:
         """Ask the model, and once more when the answer cannot be read. After that use its prose as the action, labelled
-        so. A model that refuses images is asked with text alone, and the advice is labelled so."""
+        so. A model that refuses images is asked with text alone, and the advice is labelled so.
+
+        Raises NothingWorthTrying if the model says so, with evidence.
+        """
         facts = {
             "problem": problem,
             "workload": workload,
             "candidate": candidate,
             "profile": profile,
             "tried": tried,
+            "waiting": untried,
         }
         if not self.images and self.profile_as == "text":
-            return self._advice(self._question(facts))
+            return self._advice(tried, self._question(facts))
         refused: tuple[str, ...] = ()
         cost = Usage()
         if not self._refused:
             asked = self._question(facts, drawn=self._drawn(profile, workload), given=self.images)
             reply = self.model.complete(asked)
             if reply.finish != IMAGES_REFUSED:
-                return self._advice(asked, reply)
+                return self._advice(tried, asked, reply)
             # remembered, so that the next questions of the run do not begin with a refusal
             self._refused.add(asked.identity)
             refused, cost = (asked.identity,), reply.usage
-        advice = self._advice(self._question(facts))
+        try:
+            advice = self._advice(tried, self._question(facts))
+        except NothingWorthTrying as end:
+            asked_for = (*refused, *end.requests)
+            raise NothingWorthTrying(end.reason, end.evidence, asked_for, cost + end.usage) from end
         update = {
             "requests": (*refused, *advice.requests),
             "usage": cost + advice.usage,
@@ -91,27 +100,31 @@ class AnalysisAgent:
         }
         return advice.model_copy(update=update)
 
-    def _advice(self, asked: Request, reply: Reply | None = None) -> Advice:
-        """Return the recommendation in the model's answer to this question. `reply`: the answer, if it was asked."""
-        reply = reply or self.model.complete(asked)
-        read = parse_recommendation(reply.text, reply.finish)
-        if isinstance(read, Recommendation):
-            return Advice(
-                recommendation=read, requests=(asked.identity,), usage=reply.usage, remarks=_doubts(read, asked, reply)
-            )
+    def _advice(self, tried: Sequence[Tried], asked: Request, reply: Reply | None = None) -> Advice:
+        """Return the ideas in the model's answer to this question. `reply`: the answer, if it was asked.
 
-        again = render("analyze_again", template_set=self.template_set, reason=read)
-        asked_again = self._request(*asked.messages, said(reply), Message(role="user", **again._asdict()))
-        second = self.model.complete(asked_again)
-        remark = f"the performance analysis agent was asked again, because of its first answer: {read}"
-        read = parse_recommendation(second.text, second.finish)
-        doubts = _doubts(read, asked, second) if isinstance(read, Recommendation) else ()
-        return Advice(
-            recommendation=read if isinstance(read, Recommendation) else _from_prose((second, reply), read),
-            requests=(asked.identity, asked_again.identity),
-            usage=reply.usage + second.usage,
-            remarks=(remark, *doubts),
-        )
+        Raises NothingWorthTrying if that is the answer.
+        """
+        reply = reply or self.model.complete(asked)
+        requests: tuple[str, ...] = (asked.identity,)
+        usage, remarks = reply.usage, tuple[str, ...]()
+        read = parse_recommendations(reply.text, reply.finish)
+        if isinstance(read, Unreadable):
+            again = render("analyze_again", template_set=self.template_set, reason=read)
+            asked_again = self._request(*asked.messages, said(reply), Message(role="user", **again._asdict()))
+            second = self.model.complete(asked_again)
+            remarks = (f"the performance analysis agent was asked again, because of its first answer: {read}",)
+            requests, usage = (*requests, asked_again.identity), usage + second.usage
+            read = parse_recommendations(second.text, second.finish)
+            if isinstance(read, Unreadable):
+                prose = _from_prose((second, reply), read)
+                return Advice(recommendation=prose, requests=requests, usage=usage, remarks=remarks)
+            reply = second
+        if isinstance(read, NothingToTry):
+            raise NothingWorthTrying(read.reason, read.evidence, requests, usage)
+        first, *others = _not_given_up(read, tried)
+        remarks = (*remarks, *_doubts(first, asked, reply))
+        return Advice(recommendation=first, others=tuple(others), requests=requests, usage=usage, remarks=remarks)
 
     def _drawn(self, profile: Profile, workload: Workload) -> tuple[Image, ...]:
         """Return the profile as an image, where it is to be shown as one."""
@@ -139,6 +152,12 @@ class AnalysisAgent:
         return Request(
             agent="analysis", model=self.model.name, messages=messages, max_tokens=MAX_TOKENS, step=self.step
         )
+
+
+def _not_given_up(ideas: Ideas, tried: Sequence[Tried]) -> Ideas:
+    """Return the ideas without those that are given up; all of them where nothing else is left."""
+    past = {" ".join(each.recommendation.action.lower().split()) for each in tried if each.given_up}
+    return tuple(each for each in ideas if " ".join(each.action.lower().split()) not in past) or ideas
 
 
 def _doubts(read: Recommendation, asked: Request, reply: Reply) -> tuple[str, ...]:

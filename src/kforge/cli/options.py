@@ -30,9 +30,9 @@ class Seed(StrEnum):
     SMITH = "smith"
 
 
-def finite(value: float) -> float:
+def finite(value: float | None) -> float | None:
     """Return the number. Raises BadParameter for infinity, which typer turns into one line about the option."""
-    if math.isinf(value):
+    if value is not None and math.isinf(value):
         raise typer.BadParameter("leave it out when there is no limit")
     return value
 
@@ -108,7 +108,35 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True)
-class Growth:
+class Limits:
+    """What a run may cost. No call of a model begins that could pass a limit."""
+
+    budget_usd: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option("--budget-usd", min=0, callback=finite, help="Most US dollars that model calls may cost."),
+    ] = None
+    budget_tokens: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--budget-tokens", min=0, help="Most tokens that model calls may take, in and out."),
+    ] = None
+    budget_minutes: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            "--budget-minutes",
+            min=0,
+            callback=finite,
+            help="Most minutes of the run; an evaluation that has begun is finished.",
+        ),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The limits that the user named."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth(Limits):
     """What writes the programs of a run, and how long the run goes on."""
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
@@ -141,12 +169,6 @@ class Growth:
         typer.Option(
             "--target-speedup", min=0, callback=finite, help="Stop at this speedup over eager, once it is proven."
         ),
-    ] = 0.0
-    budget_usd: Annotated[
-        float, typer.Option("--budget-usd", min=0, callback=finite, help="Stop when this much is spent.")
-    ] = 0.0
-    budget_minutes: Annotated[
-        float, typer.Option("--budget-minutes", min=0, callback=finite, help="Stop after this long.")
     ] = 0.0
     replications: Annotated[
         int, typer.Option("--replications", min=0, help="Evaluate the best this many times more, by fresh processes.")

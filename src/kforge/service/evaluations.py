@@ -140,7 +140,8 @@ class EvaluationService:
         """Return the analyst's recommendation for a correct program.
 
         The built-in analyst knows only programs of the built-in generator. For any other one this returns the prompt of
-        the performance analysis agent, which the client can answer itself.
+        the performance analysis agent, which the client can answer itself. Raises NothingLeft if a model sees no change
+        that is worth trying.
         """
         problem, candidate = self.problem(name), self.candidate(source)
         workload, profile = self.workload(name), self.profile(name, source)

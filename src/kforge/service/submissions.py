@@ -22,8 +22,8 @@ from kforge.records import (
     best_attempt,
     why_no_kernel,
 )
+from kforge.run_options import new_options
 from kforge.service.evaluations import Unasked
-from kforge.session import new_options
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:

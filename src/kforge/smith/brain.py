@@ -113,6 +113,7 @@ class Smith:
         candidate: Candidate,
         profile: Profile,
         tried: Sequence[Tried] = (),
+        untried: Sequence[Recommendation] = (),  # noqa: ARG002
     ) -> Advice:
         """Return the first change of the plan that gives another program, suits the profile and was not tried before.
 
