@@ -60,6 +60,9 @@ SINGULAR, SINGULAR_FACTOR = 0.05, 64.0
 """SINGULAR: if the solution of linear equations changes by this relative error for slightly perturbed inputs, the
 matrix counts as singular. SINGULAR_FACTOR: on given inputs, such a solution may be off by this factor times its change.
 A problem with only singular matrices has the label `constant_passes`."""
+TIE_ORDERS = 24
+"""Orders in which the reference may choose among equal scores, to explain outputs that follow from such choices: the
+first, the last, and random ones. With ten equal scores, random orders prefer any given one in nine cases of ten."""
 FLIPPED_SHARE = 1e-4
 """Largest share of different output indices that rounding might explain (one index is always allowed). Up to this
 share, torch is run again on perturbed inputs to find out."""
