@@ -64,6 +64,7 @@ class Round:
         self.run = run
         self.workshop = workshop
         self.attempts = tuple(attempts)
+        self._known = self.attempts[: workshop.search.begin_of_round(len(attempts))]
         self.moves = moves
         self.limits = limits
         self._questions = Questions(workshop.at_once if len(moves) > 1 and not limits.counts_cost else 1)
@@ -145,7 +146,7 @@ class Round:
     def _recommend(self, index: int, move: Optimize, profile: Profile) -> Advice:
         assert move.parent.candidate is not None
         self.workshop.watch("asking the performance analysis agent")
-        header, agent = self.run.header, self.workshop.analyst.at(index)
+        header, agent = self.run.header, self.workshop.analyst.at(index, self._known)
         facts = header.problem, header.workload, move.parent.candidate, profile
         try:
             advice = agent.recommend(*facts, move.tried, move.untried)
@@ -157,7 +158,7 @@ class Round:
     def _generate(self, index: int, move: Move, advice: Callable[[], Advice] | None) -> Answer:
         recommendation = advice().recommendation if advice is not None else None
         self.workshop.watch("asking the generation agent")
-        answer = self._ask(self.workshop.generator.at(index), move, recommendation)
+        answer = self._ask(self.workshop.generator.at(index, self._known), move, recommendation)
         self._costs.append((index, answer.usage))
         return answer
 
