@@ -12,6 +12,7 @@ from pydantic import model_validator
 
 from kforge.errors import NothingLeft
 from kforge.records import (
+    Attempt,
     Candidate,
     CompilationFailure,
     Correct,
@@ -102,10 +103,11 @@ class Tried(Record):
 class Generator(Protocol):
     """The generation agent F. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
-    def at(self, step: int) -> Generator:
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Generator:
         """Return the agent for the attempt with this index: questions for two attempts are two questions.
 
-        Several of them may be asked at the same time, each in a thread of its own.
+        `attempts`: all attempts of the run so far, of which prompts tell. Several agents may be asked at the same time,
+        each in a thread of its own.
         """
         ...
 
@@ -145,7 +147,7 @@ class Generator(Protocol):
 class Analyst(Protocol):
     """The performance analysis agent G. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
-    def at(self, step: int) -> Analyst:
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Analyst:
         """Return the agent for the attempt with this index, as for the generation agent."""
         ...
 

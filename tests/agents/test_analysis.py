@@ -5,7 +5,6 @@ import pytest
 
 from kforge.agents import AnalysisAgent, Analyst, Tried
 from kforge.models import Image, open_model
-from kforge.records import Usage
 from kforge.roles import NothingWorthTrying
 
 
@@ -26,12 +25,12 @@ def test_it_reads_the_profile_and_gives_one_recommendation(
     agent: Analyst = AnalysisAgent(scripted(recommendation.to_json()), platform)
     advice = agent.recommend(problem, workload, candidate, profile)
     assert advice.recommendation == recommendation
-    assert advice.usage == Usage(requests=1, cost_usd=0.0)
+    assert advice.usage.requests == 1
     (identity,) = advice.requests
     request = asked(identity)
     assert request["agent"] == "analysis"
     system, user = request["messages"]
-    assert "exactly one recommendation" in system["text"]
+    assert "give one recommendation" in system["text"]
     assert profile.digest_text in user["text"]
     assert profile.digest_text not in user["fingerprint"]
 
@@ -49,7 +48,7 @@ def test_an_unreadable_answer_is_asked_for_once_more(
     agent = AnalysisAgent(scripted('{"action": "fuse"}', recommendation.to_json()), platform)
     advice = agent.recommend(problem, workload, candidate, profile)
     assert advice.recommendation == recommendation
-    assert advice.usage == Usage(requests=2, cost_usd=0.0)
+    assert advice.usage.requests == 2
     first, second = advice.requests
     said = asked(second)["messages"]
     assert said[:2] == asked(first)["messages"]
@@ -150,7 +149,7 @@ def test_a_model_that_refuses_images_gets_the_text_and_the_advice_a_label(ask, p
     images = [SCREENSHOT] if form == "text" else []
     advice, (first, second) = ask(REFUSAL, recommendation.to_json(), profile_as=form, images=images)
     assert (advice.recommendation, advice.labels) == (recommendation, ("images_not_seen",))
-    assert advice.usage == Usage(requests=2, cost_usd=0.0)
+    assert advice.usage.requests == 2
     assert first["images"]
     assert second["images"] == []
     assert profile.digest_text in second["text"]
@@ -200,7 +199,5 @@ def test_nothing_left_worth_trying_ends_with_its_evidence_and_its_cost(
     with pytest.raises(NothingWorthTrying, match="nothing left worth trying: it is at the roof") as end:
         AnalysisAgent(model, platform).recommend(problem, workload, candidate, profile)
     assert "98 % of the roofline" in str(end.value)
-    assert (len(end.value.requests), end.value.usage) == (2, Usage(requests=2, cost_usd=0.0)), (
-        "it was asked again for evidence"
-    )
+    assert (len(end.value.requests), end.value.usage.requests) == (2, 2), "it was asked again for evidence"
     assert str(pickle.loads(pickle.dumps(end.value))) == str(end.value)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Self
 
+from kforge.agents import history
+from kforge.agents.briefing import Briefing
 from kforge.agents.conversation import said
 from kforge.agents.evidence import unfounded
+from kforge.agents.facts import task_facts
 from kforge.agents.markdown import without_thinking
 from kforge.agents.recommendations import Ideas, NothingToTry, Unreadable, parse_recommendations
+from kforge.agents.sizing import fitted
 from kforge.models import IMAGES_REFUSED, Image, LanguageModel, Message, Reply, Request
 from kforge.profiling.picture import draw
 from kforge.prompts import render, trim
-from kforge.records import Candidate, Problem, Profile, Recommendation, Usage, Workload
+from kforge.records import Attempt, Candidate, Problem, Profile, Recommendation, Usage, Workload
 from kforge.roles import Advice, NothingWorthTrying, Tried
 
 if TYPE_CHECKING:
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 16_384
 """Room for a short recommendation, and for the thinking of reasoning models."""
+PROFILE_LINES = 110
+"""Most lines of a profile in a prompt: all of a usual page, with the lines and loops of authored kernels."""
 
 
 IMAGES_NOT_SEEN = "images_not_seen"
@@ -36,22 +42,24 @@ class AnalysisAgent:
         model: LanguageModel,
         platform: Platform,
         *,
-        template_set: str = "structured",
+        briefing: Briefing | None = None,
         profile_as: str = "text",
         images: Sequence[Image] = (),
     ) -> None:
         """`profile_as`: `text`, `image` or `both`. `images`: those that the user gave, which go with every question."""
         self.model = model
         self.platform = platform
-        self.template_set = template_set
+        self.briefing = briefing or Briefing()
         self.profile_as = profile_as
         self.images = tuple(images)
         self._refused = set[str]()  # shared with the agent's copies for other attempts
         self.step = 0
+        self.attempts: tuple[Attempt, ...] = ()
 
-    def at(self, step: int) -> Self:
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Self:
         twin = copy(self)
         twin.step = step
+        twin.attempts = tuple(attempts)
         return twin
 
     def recommend(
@@ -69,11 +77,15 @@ class AnalysisAgent:
         Raises NothingWorthTrying if the model says so, with evidence.
         """
         facts = {
-            "problem": problem,
-            "workload": workload,
+            **task_facts(problem, workload, self.briefing.measured, self.attempts),
             "candidate": candidate,
             "profile": profile,
-            "tried": tried,
+            "profile_lines": PROFILE_LINES,
+            "disturbed": "",
+            "history": history.lines(self.attempts),
+            "differences": history.differences(self.attempts, candidate),
+            "given_up": [history.told(trial) for trial in tried if trial.given_up],
+            "undecided": [history.told(trial) for trial in tried if not trial.given_up],
             "waiting": untried,
         }
         if not self.images and self.profile_as == "text":
@@ -110,7 +122,7 @@ class AnalysisAgent:
         usage, remarks = reply.usage, tuple[str, ...]()
         read = parse_recommendations(reply.text, reply.finish)
         if isinstance(read, Unreadable):
-            again = render("analyze_again", template_set=self.template_set, reason=read)
+            again = render("analyze_again", template_set=self.briefing.template_set, reason=read)
             asked_again = self._request(*asked.messages, said(reply), Message(role="user", **again._asdict()))
             second = self.model.complete(asked_again)
             remarks = (f"the performance analysis agent was asked again, because of its first answer: {read}",)
@@ -141,8 +153,19 @@ class AnalysisAgent:
             "drawn": len(drawn),
             "given": len(given),
         }
-        system = render("system_analysis", template_set=self.template_set, platform=self.platform.manifest)
-        user = render("analyze", template_set=self.template_set, images=shown, **facts)
+        everything = {
+            **facts,
+            "images": shown,
+            "platform": self.platform.manifest,
+            "precision": self.briefing.policy.precision,
+        }
+        parts = ("system_analysis", "analyze")
+        template_set = self.briefing.template_set
+        system, user = fitted(
+            lambda given: [render(part, template_set=template_set, **given) for part in parts],
+            everything,
+            self.briefing.most_tokens,
+        )
         return self._request(
             Message(role="system", **system._asdict()),
             Message(role="user", **user._asdict(), images=(*drawn, *given)),

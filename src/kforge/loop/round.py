@@ -135,7 +135,7 @@ class Round:
     def _recommend(self, index: int, move: Optimize, profile: Profile) -> Advice:
         assert move.parent.candidate is not None
         self.workshop.watch("asking the performance analysis agent")
-        header, agent = self.run.header, self.workshop.analyst.at(index)
+        header, agent = self.run.header, self.workshop.analyst.at(index, self.attempts)
         facts = header.problem, header.workload, move.parent.candidate, profile
         try:
             advice = agent.recommend(*facts, move.tried, move.untried)
@@ -147,7 +147,7 @@ class Round:
     def _generate(self, index: int, move: Move, advice: Callable[[], Advice] | None) -> Answer:
         recommendation = advice().recommendation if advice is not None else None
         self.workshop.watch("asking the generation agent")
-        answer = self._ask(self.workshop.generator.at(index), move, recommendation)
+        answer = self._ask(self.workshop.generator.at(index, self.attempts), move, recommendation)
         self._costs.append((index, answer.usage))
         return answer
 
