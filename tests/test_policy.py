@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from kforge.evaluation.constants import FLOORS, LOOKS
 from kforge.records import EvaluationLimits, EvaluationPolicy
 from kforge.records.policy import CHOICES, PATIENCE
-from kforge.session import RunOptions
+from kforge.run_options import RunOptions
 
 
 def test_every_choice_has_its_figures_in_the_protocol() -> None:

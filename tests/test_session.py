@@ -14,7 +14,8 @@ from kforge.errors import InputError, ModelError, PlatformError, ProblemError, R
 from kforge.loop import RunLimits
 from kforge.models import Image
 from kforge.records import Problem, TensorSpec, Workload
-from kforge.session import RunOptions, Session, choose_model, options_of, platform_at_hand, usable_platform
+from kforge.run_options import RunOptions, choose_model, options_of
+from kforge.session import Session, platform_at_hand, usable_platform
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:

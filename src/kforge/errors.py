@@ -79,8 +79,15 @@ class CallRefused(KforgeError):
     """A model was not asked, because a limit forbids it; the run ends with what it has."""
 
 
+BUDGET_SPENT = "budget spent"
+"""How the reason of a run that stopped at a budget begins. A larger budget lets such a run go on."""
+
+
 class BudgetSpent(CallRefused):
     """The next call could pass a budget of the run."""
+
+    def __str__(self) -> str:
+        return f"{BUDGET_SPENT}: {super().__str__()}"
 
 
 class PromptTooLong(CallRefused):

@@ -5,140 +5,43 @@ The command line and `kforge.forge` both use this module; neither connects the p
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
-
-from pydantic import ValidationError, field_validator
+from typing import TYPE_CHECKING, Self
 
 from kforge import platforms
-from kforge.agents import AnalysisAgent, GenerationAgent, ReferenceProgram
-from kforge.errors import InputError, PlatformError, RunError
+from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, ReferenceProgram
+from kforge.errors import PlatformError
 from kforge.evaluation import Judge
-from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import ModelSettings, NamedImages, NamedSettings, is_remote, open_model
-from kforge.profiling import picture
-from kforge.records import Amount, Count, EvaluationPolicy
+from kforge.loop import Workshop, forge, measured_facts
+from kforge.models import CallBudget, ModelSettings, is_remote, open_model
+from kforge.run_options import SMITH, RunOptions, check_images, check_models, extend, first_writer, options_of
 from kforge.search import strategy
 from kforge.smith import NAME as BUILTIN
 from kforge.smith import writes_for
 from kforge.smith.memory import PlanMemory
 from kforge.smith.plan import said_in
-from kforge.store import Consent, Header, RunFolder, trust
+from kforge.store import Budgets, Consent, Header, RunFolder, trust
 from kforge.store.carried import find_images
 
 if TYPE_CHECKING:
     from collections import abc
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from kforge.models import LanguageModel
     from kforge.platforms import Manifest, Platform
-    from kforge.records import Attempt, Outcome, Problem
+    from kforge.records import Attempt, EvaluationPolicy, Outcome, Problem
     from kforge.roles import Analyst, Generator
     from kforge.settings import Settings
     from kforge.smith.brain import Smith
 
 
-SMITH = "smith"
-"""The program that a model may start from: the smith's."""
-
-
 AT_ONCE = 4
 """Most model calls in flight: few enough for the limits of every provider, and a device judges one program after the
 other anyway."""
-
-
-class RunOptions(EvaluationPolicy):
-    """The resolved options of a run: the rules by which its programs are evaluated, and its limits."""
-
-    platform: str
-    model: str
-    analyst: str
-    model_settings: NamedSettings = ModelSettings()
-    """How the model of the generation agent is asked."""
-    analyst_settings: NamedSettings = ModelSettings()
-    """How the model of the performance analysis agent is asked."""
-    iterations: Count = 5
-    target_speedup: Amount = 0.0
-    budget_minutes: Amount = 0.0
-    budget_usd: Amount = 0.0
-    replications: Count = 3
-    sanitize: bool = True
-    search: str = "linear"
-    """Which attempts are continued: `linear`, `best-of:N`, `beam:K` or `tree`."""
-    seed: str = ""
-    """`smith`: the smith writes the first program, and the model goes on from there."""
-    plan: str = ""
-    """The smith's first plan: the best one that it found before for this problem on this device."""
-    reference: str = ""
-    """Source of a reference implementation from another accelerator; empty when there is none."""
-    reference_platform: str = ""
-    """The platform that the reference implementation is for; empty where that is not known."""
-    profile_as: Literal["text", "image", "both"] = "text"
-    """How the performance analysis agent gets a profile."""
-    images: NamedImages = ()
-    """Images from the user for the performance analysis agent."""
-
-    @field_validator("search")
-    @classmethod
-    def _is_strategy(cls, name: str) -> str:
-        strategy(name)
-        return name
-
-    @property
-    def looks(self) -> bool:
-        """Return whether the performance analysis agent is shown images."""
-        return bool(self.images) or self.profile_as != "text"
-
-    @property
-    def models(self) -> tuple[tuple[str, ModelSettings], ...]:
-        """Return what answers for the two agents, each once, with its settings."""
-        return tuple(dict.fromkeys(((self.model, self.model_settings), (self.analyst, self.analyst_settings))))
-
-    @property
-    def policy(self) -> EvaluationPolicy:
-        """Return the evaluation rules without the other options."""
-        return EvaluationPolicy(**{name: getattr(self, name) for name in EvaluationPolicy.model_fields})
-
-    @property
-    def limits(self) -> RunLimits:
-        return RunLimits(
-            iterations=self.iterations,
-            target_speedup=self.target_speedup,
-            budget_seconds=self.budget_minutes * 60,
-            budget_usd=self.budget_usd,
-            replications=self.replications,
-            sanitize=self.sanitize,
-        )
-
-
-def options_of(chosen: Mapping[str, object], origin: str) -> RunOptions:
-    """Return the options that a run or suite was begun with. Raises RunError for invalid ones."""
-    try:
-        return RunOptions.model_validate(chosen)
-    except ValidationError as error:
-        raise RunError(f"{origin} is damaged: its option {_first(error)}") from error
-
-
-def new_options(**chosen: Any) -> RunOptions:
-    """Return the options for a new run. An absent analyst is the model, and absent settings of it are the model's.
-
-    Raises InputError for a value that is out of bounds.
-    """
-    for name, other in (("analyst", "model"), ("analyst_settings", "model_settings")):
-        chosen[name] = chosen.get(name) or chosen.get(other, "")
-    try:
-        return RunOptions(**chosen)
-    except ValidationError as error:
-        raise InputError(f"option {_first(error)}") from error
-
-
-def _first(error: ValidationError) -> str:
-    """Return which option is wrong, and why, in one line."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
-    return f"{name}: {' '.join(first['msg'].removeprefix('Value error, ').split())}"
 
 
 def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -> Platform:
@@ -158,16 +61,6 @@ def platform_at_hand(settings: Settings, extra: Sequence[Path] = (), *, model: s
     """
     folders = (*settings.platform_dirs, *extra)
     return platforms.at_hand(folders, writes_for).name if model == BUILTIN else platforms.at_hand(folders).name
-
-
-def first_writer(model: str, seed: str) -> str:
-    """Return what writes the first program of a run: the model, or the smith."""
-    return BUILTIN if seed == SMITH else model
-
-
-def choose_model(given: str, settings: Settings) -> str:
-    """Return the model asked for, or the configured one, or the smith, which needs none."""
-    return given or settings.model or BUILTIN
 
 
 def open_judge(
@@ -211,6 +104,7 @@ class Session:
         self._lent = lent
         self._watch: Callable[[str], None] = lambda _: None
         self._began = time.monotonic() if began is None else began
+        self._budget = CallBudget()
         self.remarks: tuple[str, ...] = ()
         """What the user must know before the first call, a line each."""
 
@@ -268,12 +162,17 @@ class Session:
 
     @classmethod
     def resume(
-        cls, run: RunFolder, settings: Settings, judge: Judge | None = None, consent: Consent | None = None
+        cls,
+        run: RunFolder,
+        settings: Settings,
+        judge: Judge | None = None,
+        consent: Consent | None = None,
+        budgets: Budgets | None = None,
     ) -> Self:
         """Go on with a run as it was begun, with the judge of `begin`.
 
-        `consent`: what the user permits where others began the run. Raises InputError, also when a permission is
-        missing.
+        `consent`: what the user permits where others began the run. `budgets`: larger ones than before, with which a
+        run that has spent its own goes on. Raises InputError, also when a permission is missing.
         """
         began = time.monotonic()
         run.check_parts()
@@ -282,7 +181,7 @@ class Session:
         run.hold_to(settings.signing_key, trusted=consent.trust)
         chosen = dict(run.header.options)
         extra = [Path(part) for part in trust.folders_of(chosen.pop("platform_dirs", ""))]
-        options = options_of(chosen, str(run.path))
+        options = extend(run, options_of(chosen, str(run.path)), budgets or Budgets())
         options = options.model_copy(update={"images": find_images(options.images, run.path)})
         check_images(options)
         platform = usable_platform(options.platform, settings, extra)
@@ -300,6 +199,7 @@ class Session:
             return outcome
         self.judge.on_stage = self._watch = watch
         with self.run.writing():
+            self._budget = self._new_budget()
             self.judge.warm()
             workshop = Workshop(
                 generator=self._generator(),
@@ -313,6 +213,18 @@ class Session:
         if (best := self.run.best()) is not None and self._is_smiths(best):
             _memory_of(self.options, self.settings).keep(self.run.header.problem, best)
         return outcome
+
+    def _new_budget(self) -> CallBudget:
+        """Return what is left of the run's budgets. Time before an interruption counts until the last attempt."""
+        options, attempts = self.options, self.run.attempts()
+        earlier = attempts[-1].elapsed if attempts else 0.0
+        seconds = options.budget_minutes * 60 - earlier if options.budget_minutes else math.inf
+        return CallBudget(
+            usd=options.budget_usd,
+            tokens=options.budget_tokens,
+            minutes=options.budget_minutes,
+            ends=self._began + seconds,
+        )
 
     def _is_smiths(self, attempt: Attempt) -> bool:
         """Return whether the smith made this program for this user. Anybody can write a comment that says so."""
@@ -332,7 +244,7 @@ class Session:
         agent = GenerationAgent(
             self._model(self.options.model, self.options.model_settings, "generation agent"),
             self.platform,
-            policy=self.options.policy,
+            briefing=self._briefing,
             reference=self._reference(),
         )
         if self.options.seed != SMITH:
@@ -340,6 +252,16 @@ class Session:
         from kforge.smith.brain import Seeded
 
         return Seeded(self._smith(), agent)
+
+    @cached_property
+    def _briefing(self) -> Briefing:
+        """What the agents of models are told in every question. It is measured when it is first needed."""
+        return Briefing(
+            policy=self.options.policy,
+            measured=measured_facts(self.judge, self.run.header.problem),
+            template_set=self.options.prompts,
+            most_tokens=self.options.prompt_tokens,
+        )
 
     def _reference(self) -> ReferenceProgram | None:
         """Return the program from another platform. Raises PlatformError when that platform is not known here."""
@@ -355,6 +277,7 @@ class Session:
         return AnalysisAgent(
             self._model(self.options.analyst, self.options.analyst_settings, "performance analysis agent"),
             self.platform,
+            briefing=self._briefing,
             profile_as=self.options.profile_as,
             images=self.options.images,
         )
@@ -369,31 +292,14 @@ class Session:
         def tell(detail: str) -> None:
             self._watch(f"asking the {agent}: {detail}")
 
-        return open_model(name, exchange=self.run.exchange, keys=self.settings.keys, settings=settings, tell=tell)
-
-
-def check_models(options: RunOptions, settings: Settings) -> tuple[str, ...]:
-    """Return which settings of the options' models are not used, a line for each model.
-
-    Raises ModelError for a model that cannot be opened.
-    """
-    remarks = []
-    for name, how in options.models:
-        if name != BUILTIN:
-            remarks.append(open_model(name, exchange=settings.runs, keys=settings.keys, settings=how).remark)
-        elif str(how):
-            remarks.append("the built-in generator takes no settings of models")
-    return tuple(dict.fromkeys(filter(None, remarks)))
-
-
-def check_images(options: RunOptions) -> None:
-    """Raise InputError where images are to be shown that nothing could draw, or that nothing would look at."""
-    if options.looks and options.analyst == BUILTIN:
-        raise InputError(
-            "images are for a model, and the built-in analyst reads text only: name a model with -m or --analyst"
+        return open_model(
+            name,
+            exchange=self.run.exchange,
+            keys=self.settings.keys,
+            settings=settings,
+            budget=self._budget,
+            tell=tell,
         )
-    if options.profile_as != "text":
-        picture.check_installed(f"--profile-as {options.profile_as}")
 
 
 def _origin_of_reference(options: RunOptions, settings: Settings, extra: Sequence[Path]) -> Manifest | None:

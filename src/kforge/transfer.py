@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import InputError, PlatformError, RunError, WaitingForReplies
 from kforge.records import Record
-from kforge.session import RunOptions, Session, first_writer, open_judge, usable_platform
+from kforge.run_options import RunOptions, first_writer
+from kforge.session import Session, open_judge, usable_platform
 from kforge.smith import NAME as BUILTIN
 from kforge.smith.plan import said_in
 from kforge.store import RunFolder, run_paths

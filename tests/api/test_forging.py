@@ -19,7 +19,7 @@ from kforge.api import arguments
 from kforge.errors import InputError, NothingCorrect
 from kforge.problems.instance import instantiate
 from kforge.records import Interval, Receipt
-from kforge.session import RunOptions
+from kforge.run_options import RunOptions
 from kforge.store import RunFolder
 
 if TYPE_CHECKING:

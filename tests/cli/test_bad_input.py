@@ -224,6 +224,7 @@ def test_a_model_that_cannot_be_used(
             ("forge", "p.py", "-p", "null", "-m", "exchange", "--model-settings", "efort=1"),
             "option model_settings: 'efort=1' is",
         ),
+        (("forge", "p.py", "--budget-tokens", "-1"), "'--budget-tokens'"),
         (("eval", "p.py", "c.py", "-p", "null", "--memory", "99999999999999999999TB"), "--memory must be more than 0"),
         (("forge", "p.py", "--target-speedup", "-1"), "'--target-speedup'"),
         (("forge", "p.py", "--target-speedup", "inf"), "'--target-speedup'"),
@@ -244,6 +245,11 @@ def test_a_model_that_cannot_be_used(
 )
 def test_wrong_usage(kforge: RunKforge, arguments: tuple[str, ...], said: str) -> None:
     assert said in complaint(kforge(*arguments))
+
+
+def test_a_budget_in_dollars_needs_a_price(kforge: RunKforge, tiny: Path) -> None:
+    ran = kforge("forge", tiny, "-p", "null", "-m", "exchange", "--budget-usd", "1")
+    assert complaint(ran).startswith("--budget-usd cannot be kept: the price of exchange is not known; give it with ")
 
 
 # --- runs -------------------------------------------------------------------------------------------------

@@ -203,14 +203,29 @@ def test_a_best_program_that_is_slower_is_no_success(
     assert ran.status == (1 if slower else 0)
 
 
-def test_the_budget_of_time(
+def test_a_run_that_has_spent_its_budget_goes_on_with_a_larger_one(
     kforge_in_process: RunKforge, tiny: Path, script: Callable[..., str], answers: Answers
 ) -> None:
     model = script(answers.wrong, answers.fast)
-    ran = kforge_in_process("forge", tiny, *QUICK, "-m", model, "--budget-minutes", "0.0001", "--json")
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", model, "-n", "2", "--budget-minutes", "0.0001", "--json")
     document = json.loads(ran.stdout)
     assert ran.status == 1
-    assert (states(document), document["stopped"]) == (["mismatch"], "budget of 0.0001 minutes spent")
+    assert (states(document), document["stopped"]) == ([], "budget spent: 0.0001 minutes are over")
+    run = document["run"]
+    told = kforge_in_process("show", run)
+    assert f"to go on: kforge resume {run} and a larger --budget-…" in told.stdout.splitlines()
+
+    refused = kforge_in_process("resume", run, "--budget-minutes", "0.00001")
+    assert (refused.status, refused.stderr.splitlines()) == (
+        2,
+        ["kforge: --budget-minutes must be larger than before, 0.0001, not 1e-05"],
+    )
+    ended = json.loads(kforge_in_process("resume", run, "--budget-minutes", "60", "--json").stdout)
+    assert (states(ended), ended["stopped"]) == (["mismatch", "correct"], "2 iterations done")
+    again = kforge_in_process("resume", run, "--budget-minutes", "90")
+    assert again.status == 2
+    assert again.stderr.endswith("has ended, and not for its budget: 2 iterations done\n")
+    assert json.loads(kforge_in_process("show", run, "--json").stdout).get("signed", True) is not False
 
 
 # --- the platform -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kforge.errors import InputError, ProviderError, WaitingForReplies
 from kforge.models import IMAGES_REFUSED, Exchange, ExchangedModel, Image, Request, open_model, read_images
 from kforge.models.images import MOST_BYTES
 from kforge.models.providers import Patience, ProviderModel
-from kforge.session import RunOptions, options_of
+from kforge.run_options import RunOptions, options_of
 
 HASTY = Patience(attempts=2, timeout=5.0, first_wait=0.01, longest_wait=0.05)
 JPEG, WEBP = b"\xff\xd8\xff\xe0 a picture", b"RIFF\x10\x00\x00\x00WEBPVP8 a picture"

@@ -11,7 +11,7 @@ from kforge.agents import AnalysisAgent, GenerationAgent
 from kforge.errors import ProviderError
 from kforge.evaluation import Judge
 from kforge.loop import RunLimits, Workshop, forge
-from kforge.models import Exchange, ExchangedModel, Image
+from kforge.models import CallBudget, Exchange, ExchangedModel, Image, ModelSettings
 from kforge.models.providers import Patience, ProviderModel
 from kforge.records import EvaluationLimits, EvaluationPolicy
 from kforge.search import strategy
@@ -120,13 +120,24 @@ def test_siblings_are_asked_for_at_once_and_each_answer_is_recorded_and_paid_onc
     assert len({attempt.requests for attempt in attempts}) == len(server.bodies) == run.outcome().usage.requests == 3
 
 
-def test_with_a_budget_in_dollars_no_call_is_made_ahead(judge, run, server):
+def test_with_a_budget_in_dollars_calls_are_made_one_by_one(judge, run, server):
     server.script = [server.say(PROGRAM)]
-    work = replace(workshop(server, run, judge, Patience(attempts=1)), search=strategy("best-of:3"), at_once=3)
+    settings = ModelSettings(price_in=0.0, price_out=1.0)
+    provider = ProviderModel.open(f"openai:tiny@{server.url}", {}, Patience(attempts=1))
+    # enough for one answer of the greatest length at a time, and for very many short ones
+    budget = CallBudget(usd=1.5 * 32768 / 1e6)
+    model = ExchangedModel(provider, Exchange(run.exchange), settings, budget=budget)
+    work = Workshop(
+        GenerationAgent(model, judge.platform),
+        AnalysisAgent(model, judge.platform),
+        judge,
+        search=strategy("best-of:3"),
+        at_once=3,
+    )
     with run.writing():
-        attempts = list(forge(run, work, RunLimits(3, replications=0, budget_usd=1.0)))
-    assert (len(attempts), len(server.bodies)) == (1, 1)
-    assert "the price of this model is not known" in run.outcome().stopped
+        attempts = list(forge(run, work, RunLimits(3, replications=0, counts_cost=True)))
+    assert (len(attempts), len(server.bodies)) == (3, 3)
+    assert run.outcome().stopped == "3 iterations done"
 
 
 RECOMMENDATION = """\

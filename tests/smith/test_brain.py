@@ -24,7 +24,8 @@ from kforge.records import (
     Workload,
 )
 from kforge.roles import Tried
-from kforge.session import BUILTIN, RunOptions, Session
+from kforge.run_options import BUILTIN, RunOptions
+from kforge.session import Session
 from kforge.smith.brain import Smith
 from kforge.smith.languages.cpp.plan import MOVES, CppPlan
 from kforge.smith.languages.triton.plan import TritonPlan

@@ -22,7 +22,8 @@ from kforge.records import (
     Timing,
     Workload,
 )
-from kforge.session import BUILTIN, RunOptions, Session
+from kforge.run_options import BUILTIN, RunOptions
+from kforge.session import Session
 from kforge.smith.brain import Smith
 from kforge.smith.languages.cpp.plan import CppPlan
 from kforge.smith.memory import PlanMemory

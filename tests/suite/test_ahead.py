@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kforge import settings
 from kforge.problems import open_suite
-from kforge.session import BUILTIN, RunOptions
+from kforge.run_options import BUILTIN, RunOptions
 from kforge.suite import SuiteSession, ahead
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import pytest
 from kforge import settings
 from kforge.errors import EvaluationError, InputError, ModelError, ProviderError, RunError, WaitingForReplies
 from kforge.problems import open_suite
-from kforge.session import RunOptions, Session
+from kforge.run_options import RunOptions
+from kforge.session import Session
 from kforge.store import RunFolder, SuiteFolder
 from kforge.suite import SuiteSession, result_of, summarize
 from kforge.suite.runner import results_of

@@ -34,6 +34,7 @@ class ForgeOptions(TypedDict, total=False):
     target_speedup: float
     budget_minutes: float
     budget_usd: float
+    budget_tokens: int
     replications: int
     sanitize: bool
     precision: str
@@ -125,7 +126,7 @@ def check_options(options: ForgeOptions) -> None:
     usual_mode = CHOICES["compile_mode"][0]
     if given.get("compile_mode", usual_mode) != usual_mode and not given.get("compile_baseline", True):
         raise InputError("compile_mode has no effect with compile_baseline=False, which leaves torch.compile out")
-    for name, least in {"iterations": 1, "replications": 0}.items():
+    for name, least in {"iterations": 1, "replications": 0, "budget_tokens": 0}.items():
         if name in given:
             _count(name, given[name], least)
     for name in {"target_speedup", "budget_minutes", "budget_usd"} & given.keys():

@@ -12,15 +12,8 @@ from kforge.api.progress import line, telling
 from kforge.errors import InputError
 from kforge.models import read_images
 from kforge.platforms import find
-from kforge.session import (
-    Session,
-    check_images,
-    check_models,
-    choose_model,
-    new_options,
-    platform_at_hand,
-    usable_platform,
-)
+from kforge.run_options import check_images, check_models, choose_model, new_options
+from kforge.session import Session, platform_at_hand, usable_platform
 from kforge.store import RunFolder
 from kforge.store.trust import folders_of
 from kforge.visible import command

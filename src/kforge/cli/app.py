@@ -15,6 +15,7 @@ from kforge.cli.options import (
     Exports,
     Growth,
     Json,
+    Limits,
     Material,
     Memory,
     Output,
@@ -119,15 +120,18 @@ def suite(
 
 @app.command()
 @grouped
-def resume(run: Run, allowed: Permission, output: RunsFolder = None, json: Json = False) -> int:
+def resume(run: Run, limits: Limits, allowed: Permission, output: RunsFolder = None, json: Json = False) -> int:
     """Go on with a run or a suite that was interrupted, or that waited for replies, as it was begun.
+
+    A run that has spent its budget goes on with a larger one, which --budget-usd, --budget-tokens or --budget-minutes
+    gives; 0 lifts it.
 
     A run that somebody else made is not run without permission: its code needs --trust, and each option that gives it
     more rights needs its own flag.
     """
     from kforge.cli import forging
 
-    return forging.resume(run, allowed, root=output, json=json)
+    return forging.resume(run, allowed, limits, root=output, json=json)
 
 
 @app.command()
@@ -296,3 +300,4 @@ app.add_typer(commands.exchange, name="exchange")
 app.command()(commands.mcp)
 app.command()(commands.openenv)
 app.command()(commands.trajectories)
+app.command()(commands.prompts)

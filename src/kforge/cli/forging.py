@@ -15,18 +15,19 @@ from kforge.cli.output.lines import note, say, say_table
 from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import EvaluationError, InputError, ProviderError, RunError, WaitingForReplies
 from kforge.models import Exchange, read_images
-from kforge.session import Session, choose_model, first_writer, new_options, platform_at_hand
-from kforge.store import RunFolder, SuiteFolder
+from kforge.run_options import choose_model, first_writer, new_options
+from kforge.session import Session, platform_at_hand
+from kforge.store import Budgets, RunFolder, SuiteFolder
 from kforge.transfer import Source
 from kforge.visible import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.cli.options import Growth, Permission, Target
+    from kforge.cli.options import Growth, Limits, Permission, Target
     from kforge.models import Question
     from kforge.records import Attempt, EvaluationPolicy, Outcome
-    from kforge.session import RunOptions
+    from kforge.run_options import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
 
@@ -115,7 +116,7 @@ def begin(
         return _work(session, json=json)
 
 
-def resume(name: str, allowed: Permission, *, root: Path | None = None, json: bool) -> int:
+def resume(name: str, allowed: Permission, limits: Limits, *, root: Path | None = None, json: bool) -> int:
     """Resume a run. Raises InputError, also for a run made by others that the user does not permit."""
     chosen = settings.load()
     root = root or chosen.runs
@@ -124,9 +125,12 @@ def resume(name: str, allowed: Permission, *, root: Path | None = None, json: bo
 
         if allowed.problem is not None:
             raise InputError("--problem is for a run; a suite made by others goes on with --trust")
+        if limits.given:
+            raise InputError("a larger budget is for a run: resume the run of one problem of the suite by its folder")
         return suites.resume(name, allowed, root=root, json=json)
     run = RunFolder.find(root, name)
-    with Session.resume(run, chosen, consent=consent(run.header.problem, allowed)) as session:
+    larger = Budgets.model_validate(limits.given)
+    with Session.resume(run, chosen, consent=consent(run.header.problem, allowed), budgets=larger) as session:
         return _work(session, json=json, key=chosen.signing_key)
 
 
@@ -224,12 +228,20 @@ def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
             say(f"not the kernel: {run.path / 'best.py'} is another program than the one that was measured")
     for remark in _remarks(run, attempts):
         say(remark)
-    if outcome is not None:
-        say(words.ended(outcome))
-    say(f"run: {run.path}")
+    for line in _ending(run, outcome):
+        say(line)
 
 
 def _remarks(run: RunFolder, attempts: Sequence[Attempt]) -> Iterator[str]:
     """Yield what a user must know about the models of a run, a line each."""
     yield from words.remarks(attempts)
     yield from Exchange(run.exchange).notes()
+
+
+def _ending(run: RunFolder, outcome: Outcome | None) -> Iterator[str]:
+    """Yield why a run stopped, how it goes on where only its budget was too small, and where it is."""
+    if outcome is not None:
+        yield words.ended(outcome)
+        if outcome.is_budget_spent:
+            yield f"to go on: {command('kforge', 'resume', run.path)} and a larger --budget-…"
+    yield f"run: {run.path}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, get_type_hints
 
 import typer
 
-from kforge.choices import CompileMode, Precision, ProfileForm, Track
+from kforge.choices import CompileMode, FailedState, Precision, ProfileForm, PromptSet, Step, Track
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +30,9 @@ class Seed(StrEnum):
     SMITH = "smith"
 
 
-def finite(value: float) -> float:
+def finite(value: float | None) -> float | None:
     """Return the number. Raises BadParameter for infinity, which typer turns into one line about the option."""
-    if math.isinf(value):
+    if value is not None and math.isinf(value):
         raise typer.BadParameter("leave it out when there is no limit")
     return value
 
@@ -92,6 +92,15 @@ MODEL_HELP = (
 )
 
 
+PromptStyle = Annotated[
+    PromptSet, typer.Option("--prompts", help="How the agents are asked; zero-shot is plain, for comparison.")
+]
+PROMPT_TOKENS = 24_000
+"""As `kforge.agents.sizing.MOST_TOKENS`, which is not imported here, so that `kforge --help` answers at once."""
+PromptTokens = Annotated[
+    int, typer.Option("--prompt-tokens", min=1000, help="Leave less important parts out of longer prompts.")
+]
+
 # --- groups -------------------------------------------------------------------------------------------------
 
 
@@ -108,7 +117,35 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True)
-class Growth:
+class Limits:
+    """What a run may cost. No call of a model begins that could pass a limit."""
+
+    budget_usd: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option("--budget-usd", min=0, callback=finite, help="Most US dollars that model calls may cost."),
+    ] = None
+    budget_tokens: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--budget-tokens", min=0, help="Most tokens that model calls may take, in and out."),
+    ] = None
+    budget_minutes: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            "--budget-minutes",
+            min=0,
+            callback=finite,
+            help="Most minutes of the run; an evaluation that has begun is finished.",
+        ),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The limits that the user named."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth(Limits):
     """What writes the programs of a run, and how long the run goes on."""
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
@@ -127,6 +164,8 @@ class Growth:
         ProfileForm,
         typer.Option("--profile-as", help="How the analysis agent gets a profile; image and both draw it."),
     ] = ProfileForm.TEXT
+    prompts: PromptStyle = PromptSet.STRUCTURED
+    prompt_tokens: PromptTokens = PROMPT_TOKENS
     search: Annotated[
         str,
         typer.Option(
@@ -142,12 +181,6 @@ class Growth:
             "--target-speedup", min=0, callback=finite, help="Stop at this speedup over eager, once it is proven."
         ),
     ] = 0.0
-    budget_usd: Annotated[
-        float, typer.Option("--budget-usd", min=0, callback=finite, help="Stop when this much is spent.")
-    ] = 0.0
-    budget_minutes: Annotated[
-        float, typer.Option("--budget-minutes", min=0, callback=finite, help="Stop after this long.")
-    ] = 0.0
     replications: Annotated[
         int, typer.Option("--replications", min=0, help="Evaluate the best this many times more, by fresh processes.")
     ] = 3
@@ -158,6 +191,18 @@ class Growth:
             help="Run each new best program under the platform's sanitizers: on some devices half a minute each time.",
         ),
     ] = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """Which prompt is shown, and how it is written."""
+
+    step: Annotated[Step, typer.Option("--step", help="The question of the loop that is shown.")] = Step.GENERATE
+    state: Annotated[
+        FailedState, typer.Option("--state", help="For repair: what became of the program that is repaired.")
+    ] = FailedState.MISMATCH
+    prompts: PromptStyle = PromptSet.STRUCTURED
+    prompt_tokens: PromptTokens = PROMPT_TOKENS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kforge.cli.options import Permission, Selection
     from kforge.problems import Task
-    from kforge.session import RunOptions
+    from kforge.run_options import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
     from kforge.suite import Metrics, ProblemResult

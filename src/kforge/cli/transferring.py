@@ -15,7 +15,7 @@ from kforge.cli.suites import STILL_SECONDS
 from kforge.cli.trusting import consent
 from kforge.errors import InputError
 from kforge.records import EvaluationPolicy, as_json
-from kforge.session import choose_model, new_options, options_of
+from kforge.run_options import choose_model, new_options, options_of
 from kforge.store import RunFolder
 from kforge.suite.results import CORRECT, WAITING
 from kforge.transfer import Carried, Source, Transfer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kforge.cli.options import Growth, Permission
-    from kforge.session import RunOptions
+    from kforge.run_options import RunOptions
     from kforge.settings import Settings
 
 ABSENT = "–"  # noqa: RUF001 - nothing to tell, in a table

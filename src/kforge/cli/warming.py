@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from kforge import settings
 from kforge.cli.output import documents
 from kforge.cli.output.lines import say
-from kforge.session import choose_model, open_judge, platform_at_hand, usable_platform
+from kforge.run_options import choose_model
+from kforge.session import open_judge, platform_at_hand, usable_platform
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kforge.records import Usage, best_attempt
+from kforge.errors import BudgetSpent
+from kforge.models.budget import minutes_spent
+from kforge.records import best_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +22,8 @@ class RunLimits:
     iterations: int
     target_speedup: float = 0.0
     budget_seconds: float = 0.0
-    budget_usd: float = 0.0
+    counts_cost: bool = False
+    """Whether a budget depends on what calls cost. That is known after a call, so calls are made one by one."""
     roofline_share: float = 0.9
     """The loop stops above this share of the roofline: little can be gained."""
     replications: int = 3
@@ -28,29 +31,17 @@ class RunLimits:
     sanitize: bool = True
     """Whether a new best program must first pass the platform's sanitizers."""
 
-    @property
-    def counts_cost(self) -> bool:
-        """Return whether a budget depends on what calls cost. That is known after a call, so calls are made one by
-        one."""
-        return self.budget_usd > 0
-
     def reached(self, attempts: Sequence[Attempt]) -> str | None:
         """Return why the loop must stop now, or None."""
         best = best_attempt(attempts)
-        usage = sum((attempt.usage for attempt in attempts), Usage())
         if best is not None and self._is_target(best.comparisons):
             return self._target_reached
         if best is not None and best.untimed is not None:
             return f"a program is correct, and its speed cannot be measured: {best.untimed}"
         if len(attempts) >= self.iterations:
             return f"{self.iterations} iteration{'s' * (self.iterations > 1)} done"
-        if 0 < self.budget_seconds <= sum(attempt.seconds for attempt in attempts):
-            return f"budget of {self.budget_seconds / 60:g} minutes spent"
-        if self.budget_usd > 0 and usage.requests:
-            if usage.cost_usd is None:
-                return "budget cannot be kept: the price of this model is not known"
-            if usage.cost_usd >= self.budget_usd:
-                return f"budget of {self.budget_usd:g} USD spent"
+        if 0 < self.budget_seconds <= (attempts[-1].elapsed if attempts else 0.0):
+            return str(BudgetSpent(minutes_spent(self.budget_seconds / 60)))
         return None
 
     def confirmed(self, stopped: str, best: Attempt | None, replication: Replication | None) -> str:

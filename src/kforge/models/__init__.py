@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.errors import ModelError
+from kforge.models.budget import CallBudget
 from kforge.models.conversation import IMAGES_REFUSED, LanguageModel, Message, Reply, Request
 from kforge.models.exchange import Exchange, ExchangedModel, Question
 from kforge.models.images import Image, NamedImages, read_images
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMAGES_REFUSED",
+    "CallBudget",
     "Exchange",
     "ExchangedModel",
     "Image",
@@ -60,13 +62,15 @@ def open_model(
     exchange: Path,
     keys: Mapping[str, str],
     settings: ModelSettings | None = None,
+    budget: CallBudget | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> ExchangedModel:
     """Return the model of this name. Its calls are recorded in the folder `exchange`, and answered from it when
     recorded.
 
     `keys` maps variable names (`OPENAI_API_KEY`) to secrets. `settings`: how the model is asked; the result's `remark`
-    names those that this model does not take. `tell` gets progress reports while a provider does not answer.
+    names those that this model does not take. `budget`: what all calls of the run may cost. `tell` gets progress
+    reports while a provider does not answer.
 
     Raises ModelError, before any call, for an unknown name, a missing recording or script, a missing extra or a missing
     key.
@@ -89,5 +93,6 @@ def open_model(
         from kforge.models.providers import ProviderModel
 
         provider = ProviderModel.open(name, keys, tell=tell)
-        return ExchangedModel(provider, folder, settings, provider.unused(settings))
-    return ExchangedModel(source, folder, settings, settings.sent)
+        provider.budget = budget or CallBudget()
+        return ExchangedModel(provider, folder, settings, provider.unused(settings), budget)
+    return ExchangedModel(source, folder, settings, settings.sent, budget)

@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from kforge import durable
 from kforge.errors import ModelError, RunError
+from kforge.models.budget import CallBudget
 from kforge.models.conversation import LanguageModel, Reply, Request
 from kforge.models.model_settings import ModelSettings
 from kforge.models.prices import Price
@@ -196,12 +197,15 @@ class ExchangedModel:
         exchange: Exchange,
         settings: ModelSettings | None = None,
         unused: tuple[str, ...] = (),
+        budget: CallBudget | None = None,
     ) -> None:
-        """`unused`: names of the settings that `source` does not know. Every reply says so."""
+        """`unused`: names of the settings that `source` does not know. Every reply says so. `budget`: what all calls
+        of the run may cost."""
         self.source = source
         self.exchange = exchange
         self.settings = settings or ModelSettings()
         self.unused = unused
+        self.budget = budget or CallBudget()
 
     @property
     def name(self) -> str:
@@ -213,16 +217,22 @@ class ExchangedModel:
         A recorded reply keeps its original cost, so a resumed run reports the same cost as an uninterrupted one.
         The `Ledger` counts each reply of a run once.
 
-        Raises PromptTooLong for a prompt that does not fit into the context limit, and else what the source raises.
+        Raises PromptTooLong for a prompt that does not fit into the context limit, BudgetSpent for a call that could
+        pass a budget, and else what the source raises.
         """
         recorded = self.exchange.reply(request)
-        if recorded is None:
-            request = self.settings.applied_to(request)
-        if recorded is None or not self.exchange.was_asked(request):
-            # also for a reply that was put there in advance: the folder is the recording
-            self.exchange.write_request(request)
         if recorded is not None:
+            if not self.exchange.was_asked(request):
+                self.exchange.write_request(request)  # the reply was put there in advance: the folder is the recording
             return recorded
+        request = self.settings.applied_to(request)
+        with self.budget.reserved(request, self.price, self.exchange):
+            self.exchange.write_request(request)
+            reply = self._asked(request)
+            self.exchange.write_reply(request, reply)
+        return reply
+
+    def _asked(self, request: Request) -> Reply:
         began = time.monotonic()
         reply = self.source.complete(request)
         told: dict[str, object] = {"seconds": round(time.monotonic() - began, 3)}
@@ -230,9 +240,7 @@ class ExchangedModel:
             told["notes"] = (*reply.notes, self.remark)
         if self.price.is_own:
             told |= self._own_price(reply.usage)
-        reply = reply.model_copy(update=told)
-        self.exchange.write_reply(request, reply)
-        return reply
+        return reply.model_copy(update=told)
 
     def _own_price(self, usage: Usage) -> dict[str, object]:
         """Return the fields of a reply whose tokens cost what the user says; its price stays unknown without tokens."""

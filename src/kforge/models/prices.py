@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from kforge.models.model_settings import ModelSettings
 
+FREE = ("replay", "scripted")
+"""Models whose answers were written before."""
 OWN_PRICES = "the prices that the user gave"
 MILLION = 1_000_000
 """Tokens that prices are quoted for."""
@@ -47,6 +49,8 @@ class Price:
         if per_input is not None and per_output is not None:
             return (input_tokens * per_input + output_tokens * per_output) / MILLION
         provider, model, url = provider_and_model(self.name)
+        if provider in FREE:
+            return 0.0
         return None if url else _table_cost(provider, model, input_tokens, output_tokens)
 
 

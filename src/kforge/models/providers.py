@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ModelError, ProviderError
 from kforge.models import event_loop
+from kforge.models.budget import CallBudget
 from kforge.models.conversation import IMAGES_REFUSED, Reply, Request
 from kforge.models.names import is_same_model, provider_and_model
 from kforge.models.prices import price_table
@@ -86,6 +87,8 @@ class ProviderModel:
         self._priced = priced
         self._patience = patience or Patience()
         self._tell = tell
+        self.budget = CallBudget()
+        """The budget of the run: an answer is not waited for longer than its minutes."""
 
     @classmethod
     def open(
@@ -144,18 +147,21 @@ class ProviderModel:
         """
         patience = self._patience
         for failures in range(1, patience.attempts + 1):
+            self.budget.check_time()
             number = f"attempt {failures} of {patience.attempts}"
             self._tell(f"waiting for {self.name}, {number}, at most {patience.timeout:g} s each")
             try:
                 return self._reply(event_loop.run(self._ask(request)), failures)
             # Client libraries raise different errors for a broken answer. All mean the same to a run.
             except Exception as error:
+                self.budget.check_time()
                 reason = _unreachable(error)
                 fault = f"{self.name}: {reason or _line(error, self._key)}"
                 status = getattr(error, "status_code", None)
                 if request.images and _refuses_images(error, status):
                     self._tell(f"the model takes no images: {fault}")
-                    return Reply(text=fault, usage=Usage(requests=1), model=self.name, finish=IMAGES_REFUSED)
+                    free = Usage(requests=1, cost_usd=0.0)  # providers do not charge for a request that they refuse
+                    return Reply(text=fault, usage=free, model=self.name, finish=IMAGES_REFUSED)
                 if status == 401:
                     # Providers quote parts of the key here, in forms that no redaction knows.
                     raise ModelError(f"{self.name}: the provider refuses the key (status 401)") from None
@@ -166,7 +172,7 @@ class ProviderModel:
                 asked = getattr(error, "retry_after", None)
             if failures >= (patience.connections if reason else patience.attempts):
                 break
-            seconds = patience.wait(failures, asked)
+            seconds = min(patience.wait(failures, asked), self.budget.seconds_left)
             self._tell(f"{number} failed, the next one begins in {seconds:.0f} s: {fault}")
             time.sleep(seconds)
         raise ProviderError(f"{fault} (after {failures} attempts)")
@@ -174,8 +180,9 @@ class ProviderModel:
     async def _ask(self, request: Request) -> ModelResponse:
         from pydantic_ai.models import ModelRequestParameters
 
-        settings = wire_settings(request, self._client, self._patience.timeout)
-        async with asyncio.timeout(self._patience.timeout), self._client:
+        timeout = min(self._patience.timeout, self.budget.seconds_left)
+        settings = wire_settings(request, self._client, timeout)
+        async with asyncio.timeout(timeout), self._client:
             return await self._client.request(_history(request), settings, ModelRequestParameters())
 
     def _reply(self, response: ModelResponse, tries: int = 1) -> Reply:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.errors import BUDGET_SPENT
 from kforge.records.attempt import Attempt, Usage
 from kforge.records.evidence import Replication
 from kforge.records.numbers import Amount, Count
@@ -42,6 +43,11 @@ class Outcome(Record):
     session_seconds: Amount | None = None
     """Wall time of the last session. None in runs of old versions of kforge, whose `seconds` are the sum over
     attempts."""
+
+    @property
+    def is_budget_spent(self) -> bool:
+        """Whether a larger budget lets the run go on."""
+        return self.stopped.startswith(BUDGET_SPENT)
 
 
 def best_attempt(

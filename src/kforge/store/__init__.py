@@ -2,13 +2,14 @@
 
 from kforge.store.folder import RunFolder, run_paths
 from kforge.store.index import Index, Listing, index_url, list_runs
-from kforge.store.records import Header, Option, RunSummary, short_id
+from kforge.store.records import Budgets, Header, Option, RunSummary, short_id
 from kforge.store.signature import Key
 from kforge.store.suite import Breakdown, SuiteFolder, SuiteHeader, suite_paths
 from kforge.store.trust import Consent
 
 __all__ = [
     "Breakdown",
+    "Budgets",
     "Consent",
     "Header",
     "Index",

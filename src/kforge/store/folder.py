@@ -1,16 +1,22 @@
 """A run on disk. The folder is authoritative: everything else about a run can be rebuilt from it.
 
-<root>/<id>/ ├── run.json              the header; written last, so a folder without it is not a run ├── signature
-of run.json, by the user's key (signature.py); it also says whether the run is finished; │
-absent if no key can be kept ├── problem.py            the problem, for a user to read ├── state.pt              the
-weights of a live module; absent for a problem file ├── images/               images for the performance analysis agent,
-named by their digests; absent if there are none ├── exchange/             requests to models and their replies ├──
-attempts/000/         one folder per attempt, numbered from 0 │   ├── <stage>.json      a finished stage of the attempt
-│   ├── <stage>.signature of the stage; a stage that the user's key did not sign is done again │   ├── candidate.py
-the candidate, for a user to read │   ├── signature         of attempt.json │   └── attempt.json      the attempt;
-written last, so an attempt is committed completely or not at all ├── best.py               the best candidate so far
-├── result.json           the outcome; its presence means that the run is finished ├── result.signature      of
-result.json └── lock                  held by the one process that writes
+run.json              the header; written last, so a folder without it is not a run
+signature             of run.json, by the user's key (signature.py); says also whether the run is finished
+problem.py            the problem, for a user to read
+state.pt              the weights of a live module; absent for a problem file
+images/               images for the performance analysis agent, named by their digests
+exchange/             requests to models and their replies
+attempts/000/         one folder per attempt, numbered from 0
+    <stage>.json          a finished stage of the attempt
+    <stage>.signature     of the stage; a stage that the user's key did not sign is done again
+    candidate.py          the candidate, for a user to read
+    attempt.json          the attempt; written last, so it is committed completely or not at all
+    signature             of attempt.json
+best.py               the best candidate so far
+budgets.json          budgets that were enlarged after the run began; absent where none was
+result.json           the outcome; its presence means that the run is finished
+*.signature           of the file with the same name; absent if no key can be kept
+lock                  held by the one process that writes
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -27,8 +33,8 @@ from kforge.errors import InputError, RunError
 from kforge.records import Attempt, Evaluation, Outcome, Record, best_attempt
 from kforge.store import lock, trust
 from kforge.store.carried import carry_images, carry_state, find_state, shown
-from kforge.store.record_files import R, holds, parse_record, read_bytes, read_record
-from kforge.store.records import FORMAT, Header, RunSummary, Status, is_meant
+from kforge.store.record_files import R, holds, is_file, is_folder, parse_record, read_bytes, read_record
+from kforge.store.records import FORMAT, Budgets, Header, RunSummary, Status, is_meant
 from kforge.store.signature import SIGNATURE
 
 if TYPE_CHECKING:
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
 RUN = "run"
 """The purpose of a header's signature, which is part of the signed text. A signature for another purpose is not
 valid."""
+BUDGETS = "budgets.json"
+"""Name of the file with budgets that were enlarged after the run began."""
 FINISHED = "finished run"
 """The purpose of a header's signature once the run has an outcome. If the outcome is then absent, somebody removed
 it."""
@@ -227,6 +235,19 @@ class RunFolder:
         text = self._signed_text(path, self._outcome_purpose, self.key)
         return None if text is None else parse_record(text, path, Outcome)
 
+    def budgets(self) -> Budgets:
+        """Return the budgets that were enlarged after the run began. Unsigned ones count as absent in an own run.
+
+        Raises RunError if they are damaged.
+        """
+        path = self.path / BUDGETS
+        if not path.exists():
+            return Budgets()
+        if not self._held or self.key is None:
+            return read_record(path, Budgets)
+        text = self._signed_text(path, self._budgets_purpose, self.key)
+        return Budgets() if text is None else parse_record(text, path, Budgets)
+
     def best(self) -> Attempt | None:
         """Return the outcome's best attempt, or the best attempt so far. None if none is correct. Raises RunError if
         the run is damaged."""
@@ -344,6 +365,22 @@ class RunFolder:
         if self._held and self.key is not None:  # never sign the header of a run that others began
             self.key.write_signature(self.path / SIGNATURE, FINISHED, self._text, within=self.path)
 
+    def reopen(self, budgets: Budgets) -> None:
+        """Let a run that has spent its budget go on with larger ones. Its outcome is removed; a later one takes its
+        place.
+
+        Raises RunError if a file cannot be written.
+        """
+        self._check_writing()
+        path, text = self.path / BUDGETS, budgets.to_json(indent=2)
+        if self.key is not None:
+            signature = path.with_suffix(f".{SIGNATURE}")
+            self.key.write_signature(signature, self._budgets_purpose, text.encode(), within=self.path)
+        durable.write(path, text, within=self.path)
+        if self._held and self.key is not None:
+            self.key.write_signature(self.path / SIGNATURE, RUN, self._text, within=self.path)
+        (self.path / "result.json").unlink(missing_ok=True)
+
     # --- the parts ------------------------------------------------------------------------------------------
 
     def _purpose(self, index: int) -> str:
@@ -352,6 +389,10 @@ class RunFolder:
 
     def _stage_purpose(self, index: int, name: str, program: str) -> str:
         return f"stage {name} of attempt {index} of run {self.id}, program {program}"
+
+    @property
+    def _budgets_purpose(self) -> str:
+        return f"budgets of run {self.id}"
 
     @property
     def _outcome_purpose(self) -> str:
@@ -429,20 +470,6 @@ class RunFolder:
         self._check_writing()
         if (outcome := self.outcome()) is not None:
             raise RunError(f"run {self.id} is finished ({outcome.stopped})")
-
-
-def is_file(path: Path) -> bool:
-    """Return whether the path is a file. False for an invalid name, or one that may not be read."""
-    with suppress(OSError, ValueError):
-        return path.is_file()
-    return False
-
-
-def is_folder(path: Path) -> bool:
-    """Return whether the path is a folder. False for an invalid name, or one that may not be read."""
-    with suppress(OSError, ValueError):
-        return path.is_dir()
-    return False
 
 
 def run_paths(root: Path) -> list[Path]:

@@ -3,6 +3,7 @@ line."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
@@ -53,3 +54,17 @@ def parse_record(text: bytes, path: Path, kind: type[R]) -> R:
         where = ".".join(str(part) for part in first["loc"])
         reason = " ".join(first["msg"].split())
         raise RunError(f"{path} is damaged: {where + ': ' if where else ''}{reason}") from error
+
+
+def is_file(path: Path) -> bool:
+    """Return whether the path is a file. False for an invalid name, or one that may not be read."""
+    with suppress(OSError, ValueError):
+        return path.is_file()
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether the path is a folder. False for an invalid name, or one that may not be read."""
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False

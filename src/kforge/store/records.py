@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from kforge import __version__
-from kforge.records import Count, Finding, Interval, Problem, Record, Workload
+from kforge.records import Amount, Count, Finding, Interval, Problem, Record, Workload
 
 FORMAT = 1
 """Version of the layout of run folders. A later layout gets the next number, and its code still reads earlier ones."""
@@ -88,6 +88,19 @@ class Header(Record):
             analyst=analyst,
             options=options,
         )
+
+
+class Budgets(Record):
+    """Budgets of a run that were enlarged after it began. An absent one is as it was; zero lifts it."""
+
+    budget_usd: Amount | None = None
+    budget_tokens: Count | None = None
+    budget_minutes: Amount | None = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The budgets that are not absent, by the names of the run's options."""
+        return {name: value for name, value in self if value is not None}
 
 
 class RunSummary(Record):

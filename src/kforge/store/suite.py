@@ -24,8 +24,8 @@ from kforge.problems import Task
 from kforge.records import Record
 from kforge.store import lock, trust
 from kforge.store.carried import shown
-from kforge.store.folder import RunFolder, is_file, run_paths
-from kforge.store.record_files import read_record, read_with_text
+from kforge.store.folder import RunFolder, run_paths
+from kforge.store.record_files import is_file, read_record, read_with_text
 from kforge.store.records import Moment, Option, Status, is_meant, run_id
 from kforge.store.signature import SIGNATURE
 

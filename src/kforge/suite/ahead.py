@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from kforge import settings
 from kforge.evaluation.processes.launch import import_path
 from kforge.records import Problem, Record
-from kforge.session import RunOptions, build_ahead, open_judge, usable_platform
+from kforge.run_options import RunOptions
+from kforge.session import build_ahead, open_judge, usable_platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

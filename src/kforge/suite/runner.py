@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kforge.errors import EvaluationError, InputError, ProblemError, ProviderError, RunError, WaitingForReplies
-from kforge.session import RunOptions, Session, open_judge, options_of, usable_platform
+from kforge.run_options import RunOptions, options_of
+from kforge.session import Session, open_judge, usable_platform
 from kforge.store import Breakdown, Consent, SuiteFolder, SuiteHeader
 from kforge.suite import ahead
 from kforge.suite.metrics import Metrics, by_family, summarize

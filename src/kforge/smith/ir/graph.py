@@ -37,7 +37,8 @@ for friend goto if inline int long mutable namespace new operator private protec
 sizeof static struct switch template this throw true try typedef union unsigned using virtual void volatile while and as
 assert async await def del elif except finally from global import in is lambda nonlocal not or pass raise with yield
 None True False self super torch nn F library inline row block plane volume i j k l lane lanes start end begin part main
-std larger smaller batch column first count product piece parts tl range ready turn group done counts inside place pair
+std kforge larger smaller batch column first count product piece parts tl range ready turn group done counts inside
+place pair
 """
 _RESERVED = frozenset(_KEYWORDS.split())
 """Names that no node may have: keywords of the target languages, and names that generated kernels use themselves."""

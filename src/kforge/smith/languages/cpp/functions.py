@@ -22,7 +22,7 @@ def _infix(symbol: str) -> MapText:
 
 
 def _helped(name: str) -> MapText:
-    return MapText(f"{name}_of({{0}})", name)
+    return MapText(f"kforge::{name}({{0}})", name)
 
 
 _INFIX = {
@@ -38,8 +38,8 @@ MAPS = MappingProxyType(
         "abs": MapText("std::fabs({0})"),
         "sqrt": MapText("std::sqrt({0})"),
         "rsqrt": MapText("(1.0f / std::sqrt({0}))"),
-        "maximum": MapText("maximum_of({0}, {1})", "maximum"),
-        "minimum": MapText("minimum_of({0}, {1})", "minimum"),
+        "maximum": MapText("kforge::maximum({0}, {1})", "maximum"),
+        "minimum": MapText("kforge::minimum({0}, {1})", "minimum"),
         "floor": MapText("std::floor({0})"),
         "ceil": MapText("std::ceil({0})"),
         "not": MapText("(!{0})"),
@@ -69,7 +69,7 @@ REDUCTIONS = MappingProxyType(
     {
         "sum": ReductionText("0.0f", "{0} + {1}", "+"),
         "prod": ReductionText("1.0f", "{0} * {1}", "*"),
-        "max": ReductionText("-INFINITY", "larger({0}, {1})", "max", "larger"),
-        "min": ReductionText("INFINITY", "smaller({0}, {1})", "min", "smaller"),
+        "max": ReductionText("-INFINITY", "kforge::larger({0}, {1})", "max", "larger"),
+        "min": ReductionText("INFINITY", "kforge::smaller({0}, {1})", "min", "smaller"),
     }
 )

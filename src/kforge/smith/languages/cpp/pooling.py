@@ -88,7 +88,7 @@ class _Window(Window):
             return []
         place = "c" if stride == 1 else f"c * {stride}"
         place += f" + {shift}" if shift > 0 else f" - {-shift}" if shift < 0 else ""
-        value = f"larger(line[c], source[{place}])" if self.is_maximum else f"line[c] + source[{place}]"
+        value = f"kforge::larger(line[c], source[{place}])" if self.is_maximum else f"line[c] + source[{place}]"
         return [
             f"{indent}#pragma omp simd",
             f"{indent}for (int64_t c = {first}; c < {end}; ++c) line[c] = {value};",

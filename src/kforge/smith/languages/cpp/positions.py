@@ -35,7 +35,7 @@ def kernel(node: Node, graph: Graph, name: str) -> str | None:
 def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:
     outer, length, lanes = (1, math.prod(shape), 1) if axis is None else around(shape, axis)
     better, start, reduction = (">", "-INFINITY", "max") if packet == "argmax" else ("<", "INFINITY", "min")
-    chosen = "larger" if packet == "argmax" else "smaller"
+    chosen = "kforge::larger" if packet == "argmax" else "kforge::smaller"
     head = [
         f"// {packet} along {'everything' if axis is None else f'an axis of {length}'}",
         f'extern "C" void {name}(const float* __restrict__ x, int64_t* __restrict__ out) {{',
