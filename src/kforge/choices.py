@@ -28,6 +28,13 @@ class ProfileForm(StrEnum):
     BOTH = "both"
 
 
+class PromptSet(StrEnum):
+    """The template sets by which agents are asked."""
+
+    STRUCTURED = "structured"
+    ZERO_SHOT = "zero-shot"
+
+
 class CompileMode(StrEnum):
     """Modes of torch.compile, by its own names. On devices that support it, the second and third replay recorded
     launches, and then copy a call's inputs into the recorded buffers."""
@@ -36,3 +43,22 @@ class CompileMode(StrEnum):
     REDUCE_OVERHEAD = "reduce-overhead"
     MAX_AUTOTUNE = "max-autotune"
     MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
+
+
+class Step(StrEnum):
+    """The questions of the loop."""
+
+    GENERATE = "generate"
+    REPAIR = "repair"
+    ANALYZE = "analyze"
+    OPTIMIZE = "optimize"
+
+
+class FailedState(StrEnum):
+    """The states of a program that a repair begins with."""
+
+    GENERATION_FAILURE = "generation_failure"
+    COMPILATION_FAILURE = "compilation_failure"
+    RUNTIME_ERROR = "runtime_error"
+    MISMATCH = "mismatch"
+    REJECTED = "rejected"

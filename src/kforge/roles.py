@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from pydantic import model_validator
 
+from kforge.errors import NothingLeft
 from kforge.records import (
+    Attempt,
     Candidate,
     CompilationFailure,
     Correct,
@@ -71,6 +73,23 @@ class Advice(Record):
     """What was unusual about the model's answers, a sentence each."""
 
 
+class NothingWorthTrying(NothingLeft):
+    """A model sees no further change that is worth trying for a program, and says which numbers show it."""
+
+    def __init__(self, reason: str, evidence: str, requests: tuple[str, ...], usage: Usage) -> None:
+        """`requests`: exchange identities of the calls. `usage`: what they cost."""
+        super().__init__(reason, evidence, requests, usage)
+        self.reason = reason
+        self.evidence = evidence
+        self.requests = requests
+        self.usage = usage
+
+    def __str__(self) -> str:
+        return (
+            f"the performance analysis agent has nothing left worth trying: {self.reason} (evidence: {self.evidence})"
+        )
+
+
 class Tried(Record):
     """A recommendation that was followed from the present program, and the result."""
 
@@ -84,10 +103,11 @@ class Tried(Record):
 class Generator(Protocol):
     """The generation agent F. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
-    def at(self, step: int) -> Generator:
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Generator:
         """Return the agent for the attempt with this index: questions for two attempts are two questions.
 
-        Several of them may be asked at the same time, each in a thread of its own.
+        `attempts`: all attempts of the run so far, of which prompts tell. Several agents may be asked at the same time,
+        each in a thread of its own.
         """
         ...
 
@@ -127,7 +147,7 @@ class Generator(Protocol):
 class Analyst(Protocol):
     """The performance analysis agent G. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
-    def at(self, step: int) -> Analyst:
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Analyst:
         """Return the agent for the attempt with this index, as for the generation agent."""
         ...
 
@@ -138,6 +158,12 @@ class Analyst(Protocol):
         candidate: Candidate,
         profile: Profile,
         tried: Sequence[Tried] = (),
+        untried: Sequence[Recommendation] = (),
     ) -> Advice:
-        """Return one recommendation for the bottleneck with the highest impact, and none of those already tried."""
+        """Return one recommendation for the bottleneck with the highest impact, and up to two further ideas.
+
+        `tried`: what was recommended for this program before; what is given up among it is not recommended again.
+        `untried`: ideas for other programs of the run that nobody has followed. Raises NothingLeft if no change is
+        worth trying.
+        """
         ...

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ValidationError, field_validator, model_validator
 
+from kforge.agents.sizing import MOST_TOKENS
 from kforge.errors import InputError, ModelError, RunError
 from kforge.loop import RunLimits
 from kforge.models import ModelSettings, NamedImages, NamedSettings, ensemble, open_model
@@ -55,6 +56,10 @@ class RunOptions(EvaluationPolicy):
     """How the performance analysis agent gets a profile."""
     images: NamedImages = ()
     """Images from the user for the performance analysis agent."""
+    prompts: Literal["structured", "zero-shot"] = "structured"
+    """The template set by which the agents are asked."""
+    prompt_tokens: Count = MOST_TOKENS
+    """Tokens of a prompt above which its less important parts are left out."""
 
     @field_validator("search")
     @classmethod

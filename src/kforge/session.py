@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 import os
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kforge import platforms
-from kforge.agents import AnalysisAgent, GenerationAgent, ReferenceProgram
+from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, ReferenceProgram
 from kforge.errors import PlatformError
 from kforge.evaluation import Judge
-from kforge.loop import Workshop, forge
+from kforge.loop import Workshop, forge, measured_facts
 from kforge.models import CallBudget, ModelSettings, is_remote, open_model
 from kforge.run_options import SMITH, RunOptions, check_images, check_models, extend, first_writer, options_of
 from kforge.search import strategy
@@ -249,7 +250,7 @@ class Session:
         agent = GenerationAgent(
             self._model(others[0] if name == BUILTIN else name, self.options.model_settings, "generation agent"),
             self.platform,
-            policy=self.options.policy,
+            briefing=self._briefing,
             reference=self._reference(),
         )
         if name != BUILTIN and self.options.seed != SMITH:
@@ -257,6 +258,16 @@ class Session:
         from kforge.smith.brain import Seeded
 
         return Seeded(self._smith(), agent)
+
+    @cached_property
+    def _briefing(self) -> Briefing:
+        """What the agents of models are told in every question. It is measured when it is first needed."""
+        return Briefing(
+            policy=self.options.policy,
+            measured=measured_facts(self.judge, self.run.header.problem),
+            template_set=self.options.prompts,
+            most_tokens=self.options.prompt_tokens,
+        )
 
     def _reference(self) -> ReferenceProgram | None:
         """Return the program from another platform. Raises PlatformError when that platform is not known here."""
@@ -272,6 +283,7 @@ class Session:
         return AnalysisAgent(
             self._model(self.options.analyst, self.options.analyst_settings, "performance analysis agent"),
             self.platform,
+            briefing=self._briefing,
             profile_as=self.options.profile_as,
             images=self.options.images,
         )

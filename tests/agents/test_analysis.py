@@ -1,10 +1,11 @@
 import json
+import pickle
 
 import pytest
 
 from kforge.agents import AnalysisAgent, Analyst, Tried
 from kforge.models import Image, open_model
-from kforge.records import Usage
+from kforge.roles import NothingWorthTrying
 
 
 @pytest.fixture
@@ -24,12 +25,12 @@ def test_it_reads_the_profile_and_gives_one_recommendation(
     agent: Analyst = AnalysisAgent(scripted(recommendation.to_json()), platform)
     advice = agent.recommend(problem, workload, candidate, profile)
     assert advice.recommendation == recommendation
-    assert advice.usage == Usage(requests=1)
+    assert advice.usage.requests == 1
     (identity,) = advice.requests
     request = asked(identity)
     assert request["agent"] == "analysis"
     system, user = request["messages"]
-    assert "exactly one recommendation" in system["text"]
+    assert "give one recommendation" in system["text"]
     assert profile.digest_text in user["text"]
     assert profile.digest_text not in user["fingerprint"]
 
@@ -47,7 +48,7 @@ def test_an_unreadable_answer_is_asked_for_once_more(
     agent = AnalysisAgent(scripted('{"action": "fuse"}', recommendation.to_json()), platform)
     advice = agent.recommend(problem, workload, candidate, profile)
     assert advice.recommendation == recommendation
-    assert advice.usage == Usage(requests=2)
+    assert advice.usage.requests == 2
     first, second = advice.requests
     said = asked(second)["messages"]
     assert said[:2] == asked(first)["messages"]
@@ -99,7 +100,7 @@ UNREADABLE = {
     "its JSON is invalid: expecting ',' delimiter": '{"bottleneck": "b" "action": "a"}',
     "its JSON is invalid: expecting property name": "{'bottleneck': 'b'}",
     "its JSON is invalid: unterminated string": '```json\n{"bottleneck": "mem',
-    "it gives 2 recommendations": "[{}, {}]",
+    "it gives 4 recommendations": "[{}, {}, {}, {}]",
     "cut off at its length limit": {"text": '{"bottleneck": "mem', "finish": "length"},
     "it lacks action": '{"bottleneck": "b", "action": "", "rationale": "r", "evidence": "e", "expected_gain": "g"}',
 }
@@ -148,7 +149,7 @@ def test_a_model_that_refuses_images_gets_the_text_and_the_advice_a_label(ask, p
     images = [SCREENSHOT] if form == "text" else []
     advice, (first, second) = ask(REFUSAL, recommendation.to_json(), profile_as=form, images=images)
     assert (advice.recommendation, advice.labels) == (recommendation, ("images_not_seen",))
-    assert advice.usage == Usage(requests=2)
+    assert advice.usage.requests == 2
     assert first["images"]
     assert second["images"] == []
     assert profile.digest_text in second["text"]
@@ -170,3 +171,33 @@ def test_an_unreadable_answer_about_images_is_asked_for_once_more_with_them(ask,
     advice, (first, second) = ask("prose", recommendation.to_json(), profile_as="image")
     assert advice.labels == ()
     assert first == second, "the question is part of the second one"
+
+
+def test_further_ideas_are_kept_and_what_was_slower_is_not_recommended_again(
+    scripted, platform, problem, workload, candidate, profile, recommendation
+):
+    def idea(action):
+        return recommendation.model_copy(update={"action": action})
+
+    answer = json.dumps([json.loads(idea(action).to_json()) for action in ("Fuse  it", "tile it", "unroll it")])
+    recommend = AnalysisAgent(scripted(answer, answer, answer), platform).recommend
+    advice = recommend(problem, workload, candidate, profile)
+    assert (advice.recommendation, advice.others) == (idea("Fuse it"), (idea("tile it"), idea("unroll it")))
+
+    slower = Tried(recommendation=idea("fuse it"), outcome="slower", given_up=True)
+    advice = recommend(problem, workload, candidate, profile, [slower])
+    assert (advice.recommendation, advice.others) == (idea("tile it"), (idea("unroll it"),))
+    undecided = slower.model_copy(update={"given_up": False})
+    assert recommend(problem, workload, candidate, profile, [undecided]).recommendation == idea("Fuse it")
+
+
+def test_nothing_left_worth_trying_ends_with_its_evidence_and_its_cost(
+    scripted, platform, problem, workload, candidate, profile
+):
+    nothing = {"nothing_left": "it is at the roof"}
+    model = scripted(json.dumps(nothing), json.dumps({**nothing, "evidence": "98 % of the roofline"}))
+    with pytest.raises(NothingWorthTrying, match="nothing left worth trying: it is at the roof") as end:
+        AnalysisAgent(model, platform).recommend(problem, workload, candidate, profile)
+    assert "98 % of the roofline" in str(end.value)
+    assert (len(end.value.requests), end.value.usage.requests) == (2, 2), "it was asked again for evidence"
+    assert str(pickle.loads(pickle.dumps(end.value))) == str(end.value)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from kforge.agents.markdown import LONGEST
 from kforge.agents.parsing import ReadProgram, parse_program
-from kforge.agents.recommendations import parse_recommendation
-from kforge.records import GenerationFailure, Recommendation
+from kforge.agents.recommendations import parse_recommendations
+from kforge.records import GenerationFailure
 
 PROGRAM = '''\
 import torch
@@ -167,8 +167,8 @@ def test_no_text_makes_the_parser_raise(text, finish, base):
         assert program.source.encode().endswith(b"\n")
     else:
         assert program.reason
-    read = parse_recommendation(text)
-    assert isinstance(read, Recommendation) or read
+    read = parse_recommendations(text)
+    assert read
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_flood_of_one_piece_is_survived(piece):
     flood = piece * (20_000 // len(piece))
     assert isinstance(parse_program(flood), (ReadProgram, GenerationFailure))
     assert isinstance(parse_program(f"```python\nclass ModelNew: pass\n{flood}"), (ReadProgram, GenerationFailure))
-    assert isinstance(parse_recommendation(flood), (str, Recommendation))
+    assert isinstance(parse_recommendations(flood), (str, tuple))
 
 
 PROSE = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="`~<>\r\x00"), max_size=80)

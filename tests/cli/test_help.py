@@ -29,6 +29,7 @@ COMMANDS = (
     "mcp",
     "openenv",
     "trajectories",
+    "prompts",
     "exchange",
 )
 

@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "erf": torch.erf,
     "sigmoid": torch.sigmoid,
 }
-LARGEST_ERROR = {"exp": 1.5, "log": 1.5, "expm1": 2.0, "log1p": 2.5, "tanh": 5.0, "erf": 6.0, "sigmoid": 3.0}
+LARGEST_ERROR = {"exp": 1.5, "log": 1.5, "expm1": 2.0, "log1p": 2.5, "tanh": 5.5, "erf": 7.0, "sigmoid": 3.0}
 """In units in the last place, as docs/building-blocks.md promises."""
 SMALLEST = 2.5e-38
 """Smaller results may be zero."""

@@ -126,6 +126,56 @@ def test_each_program_is_profiled_once(judge: Judge, run: RunFolder, tmp_path: P
     assert sorted(path.parent.name for path in run.path.glob("attempts/*/profile.json")) == ["000", "001"]
 
 
+# --- ideas ----------------------------------------------------------------------------------------------------
+
+NOTHING = json.dumps({"nothing_left": "it is at the roof", "evidence": "98 %"})
+
+
+def test_further_ideas_are_followed_before_the_analysis_agent_is_asked_again(
+    judge: Judge, run: RunFolder, tmp_path: Path
+) -> None:
+    answers = [program(1), advice("fuse", "tile"), WRONG, WRONG, WRONG, program(2), NOTHING]
+    loop = forge(
+        run, workshop(run, judge, scripted(tmp_path, *answers)), RunLimits(9, replications=0, roofline_share=9)
+    )
+    with run.writing():
+        attempts = [next(loop) for _ in range(4)]
+        known(run, 4, 0, 0.5)
+        attempts.append(next(loop))
+        with pytest.raises(StopIteration) as end:
+            next(loop)
+    assert shape(attempts) == [
+        (None, "correct", None),
+        (0, "mismatch", "fuse"),
+        (1, "mismatch", None),
+        (2, "mismatch", None),
+        (0, "correct", "tile"),
+    ]
+    assert [each.action for each in attempts[1].others] == ["tile"]
+    outcome = end.value.value
+    assert outcome.stopped.startswith("the performance analysis agent has nothing left worth trying: it is at the roof")
+    assert (outcome.best, outcome.usage.requests) == (0, 7), "the last answer was paid as well"
+
+
+def test_a_beam_goes_on_with_the_other_program_where_one_has_nothing_left(
+    judge: Judge, run: RunFolder, tmp_path: Path
+) -> None:
+    answers = [program(1), program(2), NOTHING, advice("fuse"), WRONG, WRONG]
+    work = workshop(run, judge, scripted(tmp_path, *answers), search=strategy("beam:2"))
+    limits = RunLimits(4, replications=0, roofline_share=9)
+    with run.writing():
+        loop = forge(run, work, limits)
+        next(loop)
+        known(run, 1, 0, 2.0)
+        next(loop)
+        assert next(loop).exhausted == (1,)
+        loop.close()
+        attempts = list(forge(run, work, limits))
+    assert [each.parent for each in run.attempts()] == [None, None, 0, 0]
+    assert [len(each.requests) for each in run.attempts()] == [1, 1, 3, 1]
+    assert attempts[0].recommendation == run.attempts()[2].recommendation, "also after a kill"
+
+
 # --- calls at once --------------------------------------------------------------------------------------------
 
 

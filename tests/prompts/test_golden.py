@@ -6,21 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from kforge.platforms.concepts import Counterpart
-from kforge.prompts import MEASURED, render
+from kforge.prompts import MEASURED, render, rendering, template_sets
 from kforge.records import (
     Candidate,
-    Comparison,
     CompilationFailure,
-    Correct,
     GenerationFailure,
-    Interval,
     Mismatch,
     Problem,
     Recommendation,
     Rejected,
     RuntimeFailure,
     TensorSpec,
-    Timing,
     Workload,
 )
 
@@ -106,26 +102,59 @@ def workload(flops: int = 0) -> Workload:
     return Workload(
         inputs=(matrix,),
         outputs=(matrix,),
-        parameters=(TensorSpec(shape=(1,), dtype="float32"),),
+        parameters=(TensorSpec(shape=(1,), dtype="float32", name="scale"),),
         flops=flops,
         bytes_moved=4_096_004,
     )
 
 
-def tried(outcome: str = "0.93x of the program's speed"):
-    return [SimpleNamespace(recommendation=RECOMMENDATION, outcome=outcome)]
+RULES = {
+    "floors": ["1e-05 for float32"],
+    "factor": "4",
+    "has_indices": False,
+    "weight_changes": 6,
+    "cases": [("as_given", "inputs from the problem's own `get_inputs`"), ("zeros", "all zeros")],
+}
+HISTORY = {
+    "history": [
+        "attempt 0: first program: correct, 400 µs a call",
+        "attempt 1: fuse the passes (from attempt 0): slower",
+    ],
+    "differences": ["attempt 1, slower (0.93x):\n-    y = x\n+    y = -x"],
+    "left_out": ["the older attempts", "most of the log"],
+}
+NO_HISTORY = {"history": [], "differences": [], "left_out": []}
 
 
-def correct(speedup: float = 2.5, doubt: str | None = None) -> Correct:
-    interval = Interval(median=speedup, low=speedup - 0.1, high=speedup + 0.1)
-    comparisons = tuple(
-        Comparison(baseline=name, identity="torch", seconds=1e-3, speedup=interval, doubt=doubt)
-        for name in ("eager", "compile")
-    )
-    seconds = Interval(median=1e-3 / speedup, low=1e-4, high=1e-2)
-    return Correct(
-        max_error=1e-7, tolerance=1e-5, cases=20, timing=Timing(seconds=seconds, comparisons=comparisons, pairs=100)
-    )
+def task(flops: str = "", **facts):
+    return {
+        "problem": PROBLEM,
+        "workload": workload(),
+        "moved": "4.096 MB",
+        "arithmetic": flops,
+        "device": "",
+        "baselines": [],
+        "operators": [],
+        "remembered": (),
+        **NO_HISTORY,
+        **NO_REFERENCE,
+        **facts,
+    }
+
+
+MEASURED_FACTS = {
+    "device": "Cores             2\nVector registers  16 bytes (asimd)",
+    "baselines": ["PyTorch eager: 16.5 ms a call", "torch.compile: 9.1 ms a call"],
+    "operators": ["aten::_softmax: 62%", "aten::mul: 30%"],
+}
+REMEMBERED = SimpleNamespace(
+    problem="rows",
+    operators="softmax",
+    shapes="[64, 64]",
+    idea="one pass",
+    gain="1.84x",
+    source="class ModelNew: ...\n",
+)
 
 
 FAILED = {
@@ -159,41 +188,63 @@ FAILED = {
 
 
 def repair(name: str, **facts):
-    candidate = None if name == "generation_failure" else CANDIDATE
-    given = {**NO_REFERENCE, "repeats": 0, "candidate": candidate, "verdict": FAILED[name], "workload": workload()}
-    return render("repair", problem=PROBLEM, **{**given, **facts})
+    verdict = facts.get("verdict", FAILED[name])
+    given = {
+        "repeats": 0,
+        "candidate": None if name == "generation_failure" else CANDIDATE,
+        "verdict": verdict,
+        "case": f"{getattr(verdict, 'case', '')} (what it is)" if getattr(verdict, "case", "") else "",
+        "recommendation": None,
+        "last_correct": None,
+        "remarks": (),
+        "log_lines": 40,
+    }
+    return render("repair", **task(**{**given, **facts}))
 
 
-def optimize(speedup: float = 2.5, reference=NO_REFERENCE, trials=(), doubt: str | None = None):
-    return render(
-        "optimize",
-        problem=PROBLEM,
-        workload=workload(),
-        candidate=CANDIDATE,
-        verdict=correct(speedup, doubt),
-        recommendation=RECOMMENDATION,
-        tried=trials,
-        **reference,
-    )
+STANDING = ["It takes 400 µs a call.", "Speedup over eager: 2.50 (95 % interval 2.40 to 2.60; eager takes 1 ms)."]
+
+
+def optimize(standing=STANDING, **facts):
+    return render("optimize", **task(candidate=CANDIDATE, standing=standing, recommendation=RECOMMENDATION, **facts))
 
 
 def system_generation(precision: str, track: str = "library", **changes):
     platform = SimpleNamespace(**{**vars(PLATFORM), **changes})
-    return render("system_generation", platform=platform, example=EXAMPLE, precision=precision, track=track)
+    return render("system_generation", platform=platform, example=EXAMPLE, precision=precision, track=track, **RULES)
+
+
+def system_analysis(**changes):
+    platform = SimpleNamespace(**{**vars(PLATFORM), **changes})
+    return render("system_analysis", platform=platform, precision="strict")
 
 
 def analyze(
-    digest: str = "time per call   400 us\nroofline floor  164 us (memory)\n", trials=(), *, text=True, drawn=0, given=0
+    digest: str = "time per call   400 us\nroofline floor  164 us (memory)\n", *, text=True, drawn=0, given=0, **facts
 ):
+    told = {"profile_lines": 110, "disturbed": "", "given_up": (), "undecided": (), "waiting": (), **facts}
+    images = {"text": text, "drawn": drawn, "given": given}
     return render(
-        "analyze",
-        problem=PROBLEM,
-        workload=workload(),
-        candidate=CANDIDATE,
-        profile=SimpleNamespace(digest_text=digest),
-        tried=trials,
-        images={"text": text, "drawn": drawn, "given": given},
+        "analyze", **task(candidate=CANDIDATE, profile=SimpleNamespace(digest_text=digest), images=images, **told)
     )
+
+
+def zero_shot(template: str, **facts):
+    given = {
+        "candidate": CANDIDATE,
+        "platform": PLATFORM,
+        "precision": "strict",
+        "track": "library",
+        "repeats": 0,
+        "verdict": FAILED["mismatch_numerical"],
+        "log_lines": 40,
+        "standing": STANDING,
+        "recommendation": RECOMMENDATION,
+        "images": {"text": True, "drawn": 0, "given": 0},
+        "profile": SimpleNamespace(digest_text="time per call   400 us"),
+        "profile_lines": 110,
+    }
+    return render(template, template_set="zero-shot", **task(**{**given, **facts}))
 
 
 PROMPTS = {
@@ -202,30 +253,59 @@ PROMPTS = {
     "system_generation_custom": lambda: system_generation("strict", track="custom"),
     "system_generation_half": lambda: system_generation("half"),
     "system_generation_without_hints": lambda: system_generation("strict", hints=()),
-    "system_analysis": lambda: render("system_analysis", platform=PLATFORM),
-    "system_analysis_without_hints": lambda: render(
-        "system_analysis", platform=SimpleNamespace(**{**vars(PLATFORM), "hints": ()})
+    "system_generation_of_integers": lambda: render(
+        "system_generation",
+        platform=PLATFORM,
+        example=EXAMPLE,
+        precision="strict",
+        track="library",
+        **{**RULES, "floors": [], "has_indices": True},
     ),
-    "generate": lambda: render("generate", problem=PROBLEM, workload=workload(), **NO_REFERENCE),
-    "generate_with_flops_and_reference": lambda: render(
-        "generate", problem=PROBLEM, workload=workload(10**9), **REFERENCE
-    ),
-    "generate_with_reference_of_a_known_platform": lambda: render(
-        "generate", problem=PROBLEM, workload=workload(), **TRANSLATED
-    ),
+    "system_analysis": system_analysis,
+    "system_analysis_without_hints": lambda: system_analysis(hints=()),
+    "generate": lambda: render("generate", **task()),
+    "generate_with_facts": lambda: render("generate", **task(**MEASURED_FACTS, remembered=[REMEMBERED])),
+    "generate_with_flops_and_reference": lambda: render("generate", **task("1.074 GFLOP", **REFERENCE)),
+    "generate_with_reference_of_a_known_platform": lambda: render("generate", **task(**TRANSLATED)),
     **{f"repair_{name}": lambda name=name: repair(name) for name in FAILED},
     "repair_with_reference": lambda: repair("rejected", **REFERENCE),
     "repair_repeated": lambda: repair("runtime_error_died", repeats=2),
+    "repair_of_a_rewrite": lambda: repair(
+        "mismatch_numerical",
+        **HISTORY,
+        recommendation=RECOMMENDATION,
+        last_correct=CANDIDATE,
+        remarks=("the answer holds 2 different programs, and the last one was taken",),
+    ),
+    "repair_mismatch_of_nan": lambda: repair(
+        "mismatch_numerical", verdict=Mismatch(kind="numerical", reason="nan", max_error=float("inf"), tolerance=1e-5)
+    ),
     "optimize": optimize,
-    "optimize_with_reference_and_tried": lambda: optimize(reference=REFERENCE, trials=tried()),
+    "optimize_with_reference_and_history": lambda: optimize(**REFERENCE, **HISTORY, remembered=[REMEMBERED]),
     "analyze": analyze,
-    "analyze_with_tried": lambda: analyze(trials=tried()),
+    "analyze_with_history": lambda: analyze(
+        **HISTORY,
+        **MEASURED_FACTS,
+        disturbed="other processes used 40%",
+        given_up=["unroll by four (slower)"],
+        undecided=["prefetch (undecided)"],
+        waiting=[RECOMMENDATION],
+    ),
     "analyze_by_image": lambda: analyze(text=False, drawn=1),
-    "analyze_with_image_and_screenshots": lambda: analyze(drawn=1, given=2, trials=tried()),
+    "analyze_with_image_and_screenshots": lambda: analyze(drawn=1, given=2),
     "analyze_with_screenshot": lambda: analyze(given=1),
     "generate_again": lambda: render("generate_again", reason="no code block defines ModelNew", edits=False),
     "generate_again_with_edits": lambda: render("generate_again", reason="edit 2 does not fit", edits=True),
     "analyze_again": lambda: render("analyze_again", reason="it lacks rationale, evidence"),
+    **{
+        f"zero_shot_{name}": lambda name=name: zero_shot(name)
+        for name in ("system_generation", "generate", "repair", "optimize", "system_analysis", "analyze")
+    },
+    "zero_shot_custom_with_reference": lambda: zero_shot("generate", track="custom", **REFERENCE),
+    "zero_shot_repair_of_no_program": lambda: zero_shot(
+        "repair", candidate=None, verdict=FAILED["compilation_failure"], repeats=1
+    ),
+    "zero_shot_analyze_by_image": lambda: zero_shot("analyze", images={"text": False, "drawn": 1, "given": 0}),
 }
 
 
@@ -239,22 +319,24 @@ def test_every_golden_file_has_its_prompt():
     assert files == set(PROMPTS)
 
 
-def test_every_template_is_rendered_by_a_golden_prompt():
+@pytest.mark.parametrize("template_set", template_sets())
+def test_every_template_is_rendered_by_a_golden_prompt(template_set):
     """A template (or partial) that no golden prompt loads has slipped in untested."""
     from kforge.prompts.rendering import _environment
 
-    environment = _environment("structured")
+    environment = _environment(template_set)
     environment.cache.clear()
     for prompt in PROMPTS.values():
         prompt()
     loaded = {name for _, name in environment.cache}
-    assert loaded == set(environment.list_templates())
+    folder = Path(rendering.__file__).parent / template_set.replace("-", "_")
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.j2")} <= loaded
 
 
 OTHERWISE_MEASURED = {
     "generate": (
-        lambda: render("generate", problem=PROBLEM, workload=workload(0), **NO_REFERENCE),
-        lambda: render("generate", problem=PROBLEM, workload=workload(10**9), **NO_REFERENCE),
+        lambda: render("generate", **task()),
+        lambda: render("generate", **task("1 GFLOP", **MEASURED_FACTS, remembered=[REMEMBERED])),
     ),
     "compilation": (
         lambda: repair("compilation_failure"),
@@ -275,10 +357,16 @@ OTHERWISE_MEASURED = {
         lambda: repair("rejected"),
         lambda: repair("rejected", verdict=Rejected(rule="constant-output", reason="in other words")),
     ),
-    "optimize": (lambda: optimize(1.5), lambda: optimize(0.7)),
-    "doubt": (optimize, lambda: optimize(doubt="other processes used 90% of the machine during timing")),
+    "optimize": (optimize, lambda: optimize(["It takes 300 µs a call."], **HISTORY)),
+    "repair of a rewrite": (
+        lambda: repair("mismatch_numerical"),
+        lambda: repair("mismatch_numerical", **HISTORY, last_correct=CANDIDATE, remarks=("odd",)),
+    ),
     "analyze": (lambda: analyze("fast"), lambda: analyze("slow, and ``` in a name")),
-    "tried": (lambda: analyze(trials=tried("died")), lambda: analyze(trials=tried("0.99x"))),
+    "history": (
+        lambda: analyze(undecided=["a (died)"]),
+        lambda: analyze(given_up=["a (0.99x)"], waiting=[RECOMMENDATION], disturbed="busy", **HISTORY),
+    ),
 }
 
 
@@ -299,14 +387,8 @@ def test_what_was_not_measured_changes_the_fingerprint():
         repair("runtime_error_died", repeats=1),
         repair("runtime_error_died", candidate=Candidate(source="other", platform="forest")),
         repair("runtime_error_died", **REFERENCE | {"reference": "another"}),
+        repair("runtime_error_died", recommendation=RECOMMENDATION),
         optimize(),
-        optimize(trials=tried()),
-        optimize(trials=tried() * 2),
+        optimize(**REFERENCE),
     ]
     assert len({prompt.fingerprint for prompt in prompts}) == len(prompts)
-
-
-def test_an_agent_is_told_that_other_processes_disturbed_a_measurement():
-    told = optimize(doubt="other processes used 90% of the machine during timing").text
-    assert told.count("It is in doubt: other processes used 90% of the machine during timing.") == 2
-    assert "in doubt" not in optimize().text

@@ -102,9 +102,15 @@ def test_ideas_that_wait_are_followed_in_order_before_the_analysis_agent_is_aske
     assert followed == [idea("1.1"), idea("1.2"), None]
 
 
-def test_ideas_for_a_program_that_was_replaced_do_not_wait_for_the_new_best() -> None:
+def test_ideas_for_a_program_that_was_replaced_are_told_and_not_followed() -> None:
     attempts = history(1.0, 2.0, others=2)
-    assert next_move(attempts) == Optimize(attempts[1], tried=())
+    assert next_move(attempts) == Optimize(attempts[1], tried=(), untried=attempts[1].others)
+
+
+def test_where_nothing_is_left_for_the_best_there_is_no_move() -> None:
+    attempts = history(1.0, 2.0)
+    assert LINEAR.next_moves(attempts, {0}) == LINEAR.next_moves(attempts)
+    assert LINEAR.next_moves(attempts, {1}) == ()
 
 
 def test_a_repaired_rewrite_counts_as_what_was_recommended() -> None:

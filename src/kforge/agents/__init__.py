@@ -1,6 +1,8 @@
 """The two agents of the loop, on top of a model. They write and read programs, and never execute one."""
 
 from kforge.agents.analysis import AnalysisAgent
+from kforge.agents.briefing import Briefing
+from kforge.agents.facts import MeasuredFacts
 from kforge.agents.generation import GenerationAgent, ReferenceProgram
 from kforge.roles import Advice, Analyst, Answer, Failed, Generator, Tried
 
@@ -9,9 +11,11 @@ __all__ = [
     "AnalysisAgent",
     "Analyst",
     "Answer",
+    "Briefing",
     "Failed",
     "GenerationAgent",
     "Generator",
+    "MeasuredFacts",
     "ReferenceProgram",
     "Tried",
 ]

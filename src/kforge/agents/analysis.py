@@ -5,15 +5,19 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Self
 
+from kforge.agents import history
+from kforge.agents.briefing import Briefing
 from kforge.agents.conversation import said
 from kforge.agents.evidence import unfounded
+from kforge.agents.facts import task_facts
 from kforge.agents.markdown import without_thinking
-from kforge.agents.recommendations import parse_recommendation
+from kforge.agents.recommendations import Ideas, NothingToTry, Unreadable, parse_recommendations
+from kforge.agents.sizing import fitted
 from kforge.models import IMAGES_REFUSED, Image, LanguageModel, Message, Reply, Request
 from kforge.profiling.picture import draw
 from kforge.prompts import render, trim
-from kforge.records import Candidate, Problem, Profile, Recommendation, Usage, Workload
-from kforge.roles import Advice, Tried
+from kforge.records import Attempt, Candidate, Problem, Profile, Recommendation, Usage, Workload
+from kforge.roles import Advice, NothingWorthTrying, Tried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 16_384
 """Room for a short recommendation, and for the thinking of reasoning models."""
+PROFILE_LINES = 110
+"""Most lines of a profile in a prompt: all of a usual page, with the lines and loops of authored kernels."""
 
 
 IMAGES_NOT_SEEN = "images_not_seen"
@@ -36,22 +42,24 @@ class AnalysisAgent:
         model: LanguageModel,
         platform: Platform,
         *,
-        template_set: str = "structured",
+        briefing: Briefing | None = None,
         profile_as: str = "text",
         images: Sequence[Image] = (),
     ) -> None:
         """`profile_as`: `text`, `image` or `both`. `images`: those that the user gave, which go with every question."""
         self.model = model
         self.platform = platform
-        self.template_set = template_set
+        self.briefing = briefing or Briefing()
         self.profile_as = profile_as
         self.images = tuple(images)
         self._refused = set[str]()  # shared with the agent's copies for other attempts
         self.step = 0
+        self.attempts: tuple[Attempt, ...] = ()
 
-    def at(self, step: int) -> Self:
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Self:
         twin = copy(self)
         twin.step = step
+        twin.attempts = tuple(attempts)
         return twin
 
     def recommend(
@@ -61,29 +69,42 @@ class AnalysisAgent:
         candidate: Candidate,
         profile: Profile,
         tried: Sequence[Tried] = (),
+        untried: Sequence[Recommendation] = (),
     ) -> Advice:
         """Ask the model, and once more when the answer cannot be read. After that use its prose as the action, labelled
-        so. A model that refuses images is asked with text alone, and the advice is labelled so."""
+        so. A model that refuses images is asked with text alone, and the advice is labelled so.
+
+        Raises NothingWorthTrying if the model says so, with evidence.
+        """
         facts = {
-            "problem": problem,
-            "workload": workload,
+            **task_facts(problem, workload, self.briefing.measured, self.attempts),
             "candidate": candidate,
             "profile": profile,
-            "tried": tried,
+            "profile_lines": PROFILE_LINES,
+            "disturbed": "",
+            "history": history.lines(self.attempts),
+            "differences": history.differences(self.attempts, candidate),
+            "given_up": [history.told(trial) for trial in tried if trial.given_up],
+            "undecided": [history.told(trial) for trial in tried if not trial.given_up],
+            "waiting": untried,
         }
         if not self.images and self.profile_as == "text":
-            return self._advice(self._question(facts))
+            return self._advice(tried, self._question(facts))
         refused: tuple[str, ...] = ()
         cost = Usage()
         if not self._refused:
             asked = self._question(facts, drawn=self._drawn(profile, workload), given=self.images)
             reply = self.model.complete(asked)
             if reply.finish != IMAGES_REFUSED:
-                return self._advice(asked, reply)
+                return self._advice(tried, asked, reply)
             # remembered, so that the next questions of the run do not begin with a refusal
             self._refused.add(asked.identity)
             refused, cost = (asked.identity,), reply.usage
-        advice = self._advice(self._question(facts))
+        try:
+            advice = self._advice(tried, self._question(facts))
+        except NothingWorthTrying as end:
+            asked_for = (*refused, *end.requests)
+            raise NothingWorthTrying(end.reason, end.evidence, asked_for, cost + end.usage) from end
         update = {
             "requests": (*refused, *advice.requests),
             "usage": cost + advice.usage,
@@ -91,27 +112,31 @@ class AnalysisAgent:
         }
         return advice.model_copy(update=update)
 
-    def _advice(self, asked: Request, reply: Reply | None = None) -> Advice:
-        """Return the recommendation in the model's answer to this question. `reply`: the answer, if it was asked."""
-        reply = reply or self.model.complete(asked)
-        read = parse_recommendation(reply.text, reply.finish)
-        if isinstance(read, Recommendation):
-            return Advice(
-                recommendation=read, requests=(asked.identity,), usage=reply.usage, remarks=_doubts(read, asked, reply)
-            )
+    def _advice(self, tried: Sequence[Tried], asked: Request, reply: Reply | None = None) -> Advice:
+        """Return the ideas in the model's answer to this question. `reply`: the answer, if it was asked.
 
-        again = render("analyze_again", template_set=self.template_set, reason=read)
-        asked_again = self._request(*asked.messages, said(reply), Message(role="user", **again._asdict()))
-        second = self.model.complete(asked_again)
-        remark = f"the performance analysis agent was asked again, because of its first answer: {read}"
-        read = parse_recommendation(second.text, second.finish)
-        doubts = _doubts(read, asked, second) if isinstance(read, Recommendation) else ()
-        return Advice(
-            recommendation=read if isinstance(read, Recommendation) else _from_prose((second, reply), read),
-            requests=(asked.identity, asked_again.identity),
-            usage=reply.usage + second.usage,
-            remarks=(remark, *doubts),
-        )
+        Raises NothingWorthTrying if that is the answer.
+        """
+        reply = reply or self.model.complete(asked)
+        requests: tuple[str, ...] = (asked.identity,)
+        usage, remarks = reply.usage, tuple[str, ...]()
+        read = parse_recommendations(reply.text, reply.finish)
+        if isinstance(read, Unreadable):
+            again = render("analyze_again", template_set=self.briefing.template_set, reason=read)
+            asked_again = self._request(*asked.messages, said(reply), Message(role="user", **again._asdict()))
+            second = self.model.complete(asked_again)
+            remarks = (f"the performance analysis agent was asked again, because of its first answer: {read}",)
+            requests, usage = (*requests, asked_again.identity), usage + second.usage
+            read = parse_recommendations(second.text, second.finish)
+            if isinstance(read, Unreadable):
+                prose = _from_prose((second, reply), read)
+                return Advice(recommendation=prose, requests=requests, usage=usage, remarks=remarks)
+            reply = second
+        if isinstance(read, NothingToTry):
+            raise NothingWorthTrying(read.reason, read.evidence, requests, usage)
+        first, *others = _not_given_up(read, tried)
+        remarks = (*remarks, *_doubts(first, asked, reply))
+        return Advice(recommendation=first, others=tuple(others), requests=requests, usage=usage, remarks=remarks)
 
     def _drawn(self, profile: Profile, workload: Workload) -> tuple[Image, ...]:
         """Return the profile as an image, where it is to be shown as one."""
@@ -128,8 +153,19 @@ class AnalysisAgent:
             "drawn": len(drawn),
             "given": len(given),
         }
-        system = render("system_analysis", template_set=self.template_set, platform=self.platform.manifest)
-        user = render("analyze", template_set=self.template_set, images=shown, **facts)
+        everything = {
+            **facts,
+            "images": shown,
+            "platform": self.platform.manifest,
+            "precision": self.briefing.policy.precision,
+        }
+        parts = ("system_analysis", "analyze")
+        template_set = self.briefing.template_set
+        system, user = fitted(
+            lambda given: [render(part, template_set=template_set, **given) for part in parts],
+            everything,
+            self.briefing.most_tokens,
+        )
         return self._request(
             Message(role="system", **system._asdict()),
             Message(role="user", **user._asdict(), images=(*drawn, *given)),
@@ -139,6 +175,12 @@ class AnalysisAgent:
         return Request(
             agent="analysis", model=self.model.name, messages=messages, max_tokens=MAX_TOKENS, step=self.step
         )
+
+
+def _not_given_up(ideas: Ideas, tried: Sequence[Tried]) -> Ideas:
+    """Return the ideas without those that are given up; all of them where nothing else is left."""
+    past = {" ".join(each.recommendation.action.lower().split()) for each in tried if each.given_up}
+    return tuple(each for each in ideas if " ".join(each.action.lower().split()) not in past) or ideas
 
 
 def _doubts(read: Recommendation, asked: Request, reply: Reply) -> tuple[str, ...]:

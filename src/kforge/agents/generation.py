@@ -6,16 +6,22 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from kforge.agents import history
+from kforge.agents.briefing import Briefing
 from kforge.agents.conversation import said
+from kforge.agents.facts import rule_facts, task_facts
 from kforge.agents.parsing import ReadProgram, parse_program
+from kforge.agents.sizing import fitted
 from kforge.models import LanguageModel, Message, Reply, Request
 from kforge.platforms.concepts import counterparts
-from kforge.prompts import render
+from kforge.problems.inputs.in_words import explained
+from kforge.prompts import Rendered, render
 from kforge.records import (
+    Attempt,
     Candidate,
     Correct,
-    EvaluationPolicy,
     GenerationFailure,
+    Mismatch,
     Problem,
     Recommendation,
     Usage,
@@ -24,12 +30,14 @@ from kforge.records import (
 from kforge.roles import Answer, Failed, Tried
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kforge.platforms import Manifest, Platform
 
 MAX_TOKENS = 32_768
 """Room for long thinking and a long program; reasoning models count their thinking."""
+LOG_LINES = 40
+"""Most lines of a compiler's or a program's log in a prompt: the first error, its notes, and the end."""
 
 
 @dataclass(frozen=True)
@@ -50,24 +58,24 @@ class GenerationAgent:
         model: LanguageModel,
         platform: Platform,
         *,
-        policy: EvaluationPolicy | None = None,
+        briefing: Briefing | None = None,
         reference: ReferenceProgram | None = None,
-        template_set: str = "structured",
     ) -> None:
         self.model = model
         self.platform = platform
-        self.policy = policy or EvaluationPolicy()
+        self.briefing = briefing or Briefing()
         self.reference = reference
-        self.template_set = template_set
         self.step = 0
+        self.attempts: tuple[Attempt, ...] = ()
 
-    def at(self, step: int) -> Self:
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Self:
         twin = copy(self)
         twin.step = step
+        twin.attempts = tuple(attempts)
         return twin
 
     def write(self, problem: Problem, workload: Workload) -> Answer:
-        return self._ask("generate", problem=problem, workload=workload)
+        return self._ask("generate", problem, workload)
 
     def repair(
         self,
@@ -78,14 +86,18 @@ class GenerationAgent:
         *,
         repeats: int = 0,
     ) -> Answer:
+        chain = history.repaired(self.attempts, candidate)
         return self._ask(
             "repair",
-            candidate,
-            problem=problem,
-            workload=workload,
+            problem,
+            workload,
             candidate=candidate,
             verdict=verdict,
+            case=explained(verdict.case) if isinstance(verdict, Mismatch) and verdict.case else "",
             repeats=repeats,
+            recommendation=history.followed(chain),
+            last_correct=history.last_correct(chain),
+            remarks=history.remarks(chain),
         )
 
     def optimize(
@@ -95,44 +107,66 @@ class GenerationAgent:
         candidate: Candidate,
         verdict: Correct,
         recommendation: Recommendation,
-        tried: Sequence[Tried] = (),
+        tried: Sequence[Tried] = (),  # noqa: ARG002 - the attempts say more
     ) -> Answer:
         return self._ask(
             "optimize",
-            candidate,
-            problem=problem,
-            workload=workload,
+            problem,
+            workload,
             candidate=candidate,
-            verdict=verdict,
+            standing=history.standing(verdict),
+            differences=history.differences(self.attempts, candidate),
             recommendation=recommendation,
-            tried=tried,
         )
 
-    def _ask(self, template: str, base: Candidate | None = None, **facts: object) -> Answer:
-        """Ask for a program, and once more when the answer cannot be read. `base`: what edits are applied to."""
-        system = render(
-            "system_generation",
-            template_set=self.template_set,
-            platform=self.platform.manifest,
-            example=self.platform.example,
-            precision=self.policy.precision,
-            track=self.policy.track,
-        )
-        user = render(template, template_set=self.template_set, **self._reference_facts(), **facts)
-        asked = self._request(
-            Message(role="system", **system._asdict()),
-            Message(role="user", **user._asdict()),
-        )
+    def _ask(
+        self,
+        template: str,
+        problem: Problem,
+        workload: Workload,
+        *,
+        candidate: Candidate | None = None,
+        **facts: object,
+    ) -> Answer:
+        """Ask for a program, and once more when the answer cannot be read. `candidate`: what edits are applied to."""
+        asked = self._question(template, problem, workload, {**facts, "candidate": candidate})
         reply = self.model.complete(asked)
-        read = self._read(reply, base)
+        read = self._read(reply, candidate)
         if isinstance(read, ReadProgram):
             return self._answer(read, (asked,), reply.usage)
 
-        again = render("generate_again", template_set=self.template_set, reason=read.reason, edits=base is not None)
+        again = self._rendered("generate_again", {"reason": read.reason, "edits": candidate is not None})
         asked_again = self._request(*asked.messages, said(reply), Message(role="user", **again._asdict()))
         second = self.model.complete(asked_again)
         remark = f"the generation agent was asked again, because of its first answer: {read.reason}"
-        return self._answer(self._read(second, base), (asked, asked_again), reply.usage + second.usage, remark)
+        return self._answer(self._read(second, candidate), (asked, asked_again), reply.usage + second.usage, remark)
+
+    def _question(self, template: str, problem: Problem, workload: Workload, facts: Mapping[str, object]) -> Request:
+        """Return the question, shortened to the tokens that a prompt may have."""
+        policy, measured = self.briefing.policy, self.briefing.measured
+        given = {
+            "differences": (),
+            "remembered": self.briefing.remembered,
+            "log_lines": LOG_LINES,
+            "history": history.lines(self.attempts),
+            "platform": self.platform.manifest,
+            "example": self.platform.example_for(problem.source),
+            **self._reference_facts(),
+            **rule_facts(policy, workload),
+            **task_facts(problem, workload, measured, self.attempts),
+            **facts,
+        }
+        parts = ("system_generation", template)
+        system, user = fitted(
+            lambda given: [self._rendered(part, given) for part in parts], given, self.briefing.most_tokens
+        )
+        return self._request(
+            Message(role="system", **system._asdict()),
+            Message(role="user", **user._asdict()),
+        )
+
+    def _rendered(self, template: str, facts: Mapping[str, object]) -> Rendered:
+        return render(template, template_set=self.briefing.template_set, **facts)
 
     def _read(self, reply: Reply, base: Candidate | None) -> ReadProgram | GenerationFailure:
         return parse_program(reply.text, reply.finish, base.source if base is not None else None)

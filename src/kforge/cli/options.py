@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, get_type_hints
 
 import typer
 
-from kforge.choices import CompileMode, Precision, ProfileForm, Track
+from kforge.choices import CompileMode, FailedState, Precision, ProfileForm, PromptSet, Step, Track
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +93,15 @@ MODEL_HELP = (
 )
 
 
+PromptStyle = Annotated[
+    PromptSet, typer.Option("--prompts", help="How the agents are asked; zero-shot is plain, for comparison.")
+]
+PROMPT_TOKENS = 24_000
+"""As `kforge.agents.sizing.MOST_TOKENS`, which is not imported here, so that `kforge --help` answers at once."""
+PromptTokens = Annotated[
+    int, typer.Option("--prompt-tokens", min=1000, help="Leave less important parts out of longer prompts.")
+]
+
 # --- groups -------------------------------------------------------------------------------------------------
 
 
@@ -158,6 +167,8 @@ class Growth(Limits):
         ProfileForm,
         typer.Option("--profile-as", help="How the analysis agent gets a profile; image and both draw it."),
     ] = ProfileForm.TEXT
+    prompts: PromptStyle = PromptSet.STRUCTURED
+    prompt_tokens: PromptTokens = PROMPT_TOKENS
     search: Annotated[
         str,
         typer.Option(
@@ -183,6 +194,18 @@ class Growth(Limits):
             help="Run each new best program under the platform's sanitizers: on some devices half a minute each time.",
         ),
     ] = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """Which prompt is shown, and how it is written."""
+
+    step: Annotated[Step, typer.Option("--step", help="The question of the loop that is shown.")] = Step.GENERATE
+    state: Annotated[
+        FailedState, typer.Option("--state", help="For repair: what became of the program that is repaired.")
+    ] = FailedState.MISMATCH
+    prompts: PromptStyle = PromptSet.STRUCTURED
+    prompt_tokens: PromptTokens = PROMPT_TOKENS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+# these three are told to agents as well, which may not import the evaluator
+from kforge.records.tolerances import ERROR_FACTOR as ERROR_FACTOR
+from kforge.records.tolerances import FLOORS as FLOORS
+from kforge.records.tolerances import WEIGHT_CHANGES as WEIGHT_CHANGES
+
 # --- deadlines, in seconds ----------------------------------------------------------------------------------
 
 FOREVER = 7 * 24 * 3600.0
@@ -31,18 +36,6 @@ ODD_SHARE = 0.25
 COMPARED_STATE_SHARE = 0.3
 """Share of calls after which the program's state is compared with the reference's, if the reference updates its
 state."""
-ERROR_FACTOR = 4.0
-"""A candidate's error may be this factor times torch's own error at the same dtype. The error in FLOORS is allowed in
-any case."""
-FLOORS = MappingProxyType(
-    {
-        "strict": MappingProxyType({"float64": 1e-12, "float32": 1e-5, "float16": 1e-3, "bfloat16": 8e-3}),
-        "tf32": MappingProxyType({"float64": 1e-12, "float32": 2e-3, "float16": 2e-3, "bfloat16": 8e-3}),
-        "half": MappingProxyType({"float64": 1e-12, "float32": 8e-3, "float16": 8e-3, "bfloat16": 1.6e-2}),
-    }
-)
-"""Floor: the error that is always allowed, relative to the root mean square of the output. By precision, then by
-dtype."""
 LOST, LOCAL_FACTOR = 0.01, 16.0
 """LOST: a row or block may be off by this share of its own scale, however small that scale is. LOCAL_FACTOR: it may
 also be off by this factor times the floor. An honest formula with cancellation has such errors where torch's formula
@@ -67,6 +60,9 @@ SINGULAR, SINGULAR_FACTOR = 0.05, 64.0
 """SINGULAR: if the solution of linear equations changes by this relative error for slightly perturbed inputs, the
 matrix counts as singular. SINGULAR_FACTOR: on given inputs, such a solution may be off by this factor times its change.
 A problem with only singular matrices has the label `constant_passes`."""
+TIE_ORDERS = 24
+"""Orders in which the reference may choose among equal scores, to explain outputs that follow from such choices: the
+first, the last, and random ones. With ten equal scores, random orders prefer any given one in nine cases of ten."""
 FLIPPED_SHARE = 1e-4
 """Largest share of different output indices that rounding might explain (one index is always allowed). Up to this
 share, torch is run again on perturbed inputs to find out."""
@@ -79,9 +75,6 @@ smallest normal number."""
 VARIATION = 0.25
 """Largest amount by which weights are changed that every constructor sets to the same values, such as those of norms
 and zero biases. They are changed before a program is judged."""
-WEIGHT_CHANGES = 6
-"""Number of times the weights are changed while a program is verified. The first change is of all weights, the others
-are of some elements in some of the tensors."""
 RECHECKED_SHARE = 0.5
 """Share of cases after which the output of the case before is read again, to see that it has not changed."""
 DETERMINISM_SHARE = 0.25

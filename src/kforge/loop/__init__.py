@@ -9,7 +9,8 @@ a run that is killed at any point goes on as if nothing had happened, and repeat
 
 from kforge.loop.forging import forge
 from kforge.loop.limits import RunLimits
+from kforge.loop.measuring import measured_facts
 from kforge.loop.proving import HeadToHeads, Prover
 from kforge.loop.workshop import Workshop
 
-__all__ = ["HeadToHeads", "Prover", "RunLimits", "Workshop", "forge"]
+__all__ = ["HeadToHeads", "Prover", "RunLimits", "Workshop", "forge", "measured_facts"]

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from kforge.errors import CallRefused, NothingLeft, RecordingExhausted
 from kforge.loop.iteration import Iteration
 from kforge.loop.proving import Prover
-from kforge.loop.round import NearRoofline, Round
+from kforge.loop.round import NearRoofline, ProgramExhausted, Round
 from kforge.records import Outcome, Usage, why_no_kernel
+from kforge.roles import NothingWorthTrying
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from kforge.loop.limits import RunLimits
     from kforge.loop.workshop import Workshop
@@ -32,14 +33,17 @@ def forge(
     """
     attempts = list(run.attempts())
     clock = _Clock(time.monotonic() if began is None else began, attempts[-1].elapsed if attempts else 0.0)
-    unused = Usage()
+    unused, ends = Usage(), _Ends()
     while (stopped := limits.reached(attempts)) is None:
-        moves = workshop.search.next_moves(attempts)[: limits.iterations - len(attempts)]
-        work = Round(run, workshop, attempts, moves, limits)
+        moves = workshop.search.next_moves(attempts, ends.exhausted(attempts))
+        if not moves:
+            stopped = ends.reason
+            break
+        work = Round(run, workshop, attempts, moves[: limits.iterations - len(attempts)], limits)
         begin = time.monotonic()
         try:
             for draft in work.drafts():
-                attempt = Iteration(run, workshop, attempts).judge(draft, sanitize=limits.sanitize)
+                attempt = ends.noted(Iteration(run, workshop, attempts).judge(draft, sanitize=limits.sanitize))
                 seconds = round(time.monotonic() - begin, 3)
                 attempt = attempt.model_copy(update={"seconds": seconds, "elapsed": clock.in_all()})
                 run.commit(attempt)
@@ -48,6 +52,8 @@ def forge(
                 if limits.reached(attempts) is not None:
                     break
                 begin = time.monotonic()
+        except ProgramExhausted as end:
+            ends.add(end)
         except (NearRoofline, RecordingExhausted, NothingLeft, CallRefused) as end:
             stopped = str(end)
         unused += work.unused()
@@ -60,12 +66,52 @@ def forge(
         no_kernel=None if best or disproved else why_no_kernel(attempts),
         replication=replication,
         disproved=disproved,
-        usage=sum((attempt.usage for attempt in attempts), unused),
+        usage=sum((attempt.usage for attempt in attempts), unused + ends.usage),
         seconds=clock.in_all(),
         session_seconds=clock.this_session(),
     )
     run.finish(outcome)
     return outcome
+
+
+class _Ends:
+    """Programs for which the analysis agent has nothing left worth trying, since the last attempt.
+
+    The next attempt records them, with what the answers cost. Until then a resumed run finds the answers in the
+    exchange.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, NothingLeft] = {}
+        self.reason = "nothing is left worth trying"
+
+    def add(self, end: ProgramExhausted) -> None:
+        self._found[end.program] = end.end
+        self.reason = str(end.end)
+
+    def exhausted(self, attempts: Sequence[Attempt]) -> set[int]:
+        """Return the indices of all programs that are exhausted."""
+        return {index for attempt in attempts for index in attempt.exhausted} | self._found.keys()
+
+    @property
+    def usage(self) -> Usage:
+        """Return what the answers cost that no attempt has recorded."""
+        return sum((end.usage for end in self._found.values() if isinstance(end, NothingWorthTrying)), Usage())
+
+    def noted(self, attempt: Attempt) -> Attempt:
+        """Return the attempt with what was found before it."""
+        if not self._found:
+            return attempt
+        requests = [
+            name for end in self._found.values() if isinstance(end, NothingWorthTrying) for name in end.requests
+        ]
+        update = {
+            "exhausted": tuple(self._found),
+            "requests": (*requests, *attempt.requests),
+            "usage": self.usage + attempt.usage,
+        }
+        self._found = {}
+        return attempt.model_copy(update=update)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kforge.errors import WaitingForReplies
+from kforge.errors import NothingLeft, WaitingForReplies
 from kforge.loop.questions import Questions
 from kforge.loop.workshop import once
 from kforge.records import Correct, Profile, Usage
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 BELIEVABLE_SHARE = 1.2
 """A share of the roofline above this shows that the roofline is wrong (data in a cache, peaks measured on a busy
 machine), not that the program cannot be improved."""
+
+
+class ProgramExhausted(Exception):
+    """Raised when the analysis agent has nothing left worth trying for a program."""
+
+    def __init__(self, program: int, end: NothingLeft) -> None:
+        """`program`: the index of its attempt. `end`: what the agent said."""
+        super().__init__(program, end)
+        self.program = program
+        self.end = end
 
 
 class NearRoofline(Exception):
@@ -63,8 +73,8 @@ class Round:
     def drafts(self) -> Iterator[Draft]:
         """Yield a draft for each move, in order. While one is judged, the questions of the others are in flight.
 
-        Raises NearRoofline, and what the agents raise. Where several questions wait for replies, WaitingForReplies
-        names all of them.
+        Raises NearRoofline, ProgramExhausted, and what the agents raise. Where several questions wait for replies,
+        WaitingForReplies names all of them.
         """
         first = len(self.attempts)
         made = [self._begin(index, move) for index, move in enumerate(self.moves, first)]
@@ -125,8 +135,12 @@ class Round:
     def _recommend(self, index: int, move: Optimize, profile: Profile) -> Advice:
         assert move.parent.candidate is not None
         self.workshop.watch("asking the performance analysis agent")
-        header, agent = self.run.header, self.workshop.analyst.at(index)
-        advice = agent.recommend(header.problem, header.workload, move.parent.candidate, profile, move.tried)
+        header, agent = self.run.header, self.workshop.analyst.at(index, self.attempts)
+        facts = header.problem, header.workload, move.parent.candidate, profile
+        try:
+            advice = agent.recommend(*facts, move.tried, move.untried)
+        except NothingLeft as end:
+            raise ProgramExhausted(move.parent.index, end) from end
         self._costs.append((index, advice.usage))
         return advice
 
@@ -134,7 +148,7 @@ class Round:
         recommendation = advice().recommendation if advice is not None else None
         self.workshop.watch("asking the generation agent")
         first = index if isinstance(move, Write) else root(self.attempts, move.parent).index
-        answer = self._ask(self.workshop.writer(first).at(index), move, recommendation)
+        answer = self._ask(self.workshop.writer(first).at(index, self.attempts), move, recommendation)
         self._costs.append((index, answer.usage))
         return answer
 

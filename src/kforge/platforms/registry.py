@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,11 @@ _PRELOAD_FILE = "preload.py"
 _LANGUAGE_FILE = "language.py"
 
 
+OPERATORS_FILE = "operators.txt"
+"""File beside an example of a platform's library, with the operators that it stands for."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
 @dataclass(frozen=True)
 class Example:
     """The platform's single-shot example for prompts: a small module, and a version of it with a kernel."""
@@ -51,6 +57,16 @@ class Platform:
     @property
     def name(self) -> str:
         return self.manifest.name
+
+    def example_for(self, source: str) -> Example:
+        """Return the single-shot example for a problem's source: that of the library which shares most operators with
+        it, or the platform's own. Raises PlatformError for an example that cannot be read."""
+        operators = {folder: _operators(folder) for folder in sorted((self.folder / "examples").glob("*/"))}
+        named = set(_NAME.findall(source))
+        best = max(operators, key=lambda folder: len(named & operators[folder]), default=None)
+        if best is None or not named & operators[best]:
+            return self.example
+        return Example(_example(best, "reference.py"), _example(best, "kernel.py"))
 
     @cached_property
     def adapter(self) -> Adapter:
@@ -88,7 +104,8 @@ def load_folder(folder: Path) -> Platform:
     """Return the platform in this folder. Raises PlatformError, with one line."""
     folder = folder.resolve()
     manifest = read_manifest(folder / MANIFEST_FILE)
-    return Platform(manifest, folder, Example(_example(folder, "reference.py"), _example(folder, "kernel.py")))
+    own = folder / "example"
+    return Platform(manifest, folder, Example(_example(own, "reference.py"), _example(own, "kernel.py")))
 
 
 def preload(folder: Path) -> None:
@@ -199,8 +216,13 @@ def _broken(entry_point: importlib.metadata.EntryPoint, problem: str) -> BrokenP
     return BrokenPlatform(entry_point.name, origin, f"{origin}: {problem}")
 
 
+def _operators(folder: Path) -> set[str]:
+    """Return the operators that an example of the library stands for. Raises PlatformError."""
+    return set(_example(folder, OPERATORS_FILE).split())
+
+
 def _example(folder: Path, name: str) -> str:
-    file = folder / "example" / name
+    file = folder / name
     try:
         return reading.text(file, most=reading.LARGEST_MANIFEST)
     except (OSError, UnicodeDecodeError) as error:

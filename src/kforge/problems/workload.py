@@ -56,7 +56,9 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
     return Workload(
         inputs=tuple(spec(tensor) for tensor in tensors_in(inputs)),
         outputs=tuple(spec(tensor) for tensor in made),
-        parameters=tuple(spec(tensor) for tensor in state),
+        parameters=tuple(
+            spec(tensor).model_copy(update={"name": name}) for name, tensor in zip(_names(model), state, strict=True)
+        ),
         flops=counter.total,
         bytes_moved=least_bytes([*tensors_in(inputs), *state, *made]),
         labels=tuple(sorted(label for label, found in findings.items() if found)),
@@ -126,6 +128,11 @@ def _alike_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _state(model: nn.Module) -> list[torch.Tensor]:
     return [*model.parameters(), *model.buffers()]
+
+
+def _names(model: nn.Module) -> list[str]:
+    """Return the names of `_state`."""
+    return [name for name, _ in [*model.named_parameters(), *model.named_buffers()]]
 
 
 def _refuse_sparse(name: str, tensors: list[torch.Tensor]) -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MEASURED = "‹measured›"  # noqa: RUF001 - quotation marks that no prompt uses
 
+STRUCTURED = "structured"
+"""The template set that is used unless another one is asked for."""
+
 # Private-use code points: no fact may contain them (see `_finalize`), so only `measured` can set a mark.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MARKS = str.maketrans("", "", _OPEN + _CLOSE)
@@ -51,18 +54,23 @@ def _finalize(value: object) -> str:
     return str(value).translate(_MARKS)
 
 
+def template_sets() -> list[str]:
+    """Return the names of the template sets, as users write them."""
+    return sorted(path.name.replace("_", "-") for path in Path(__file__).parent.iterdir() if any(path.glob("*.j2")))
+
+
 @functools.cache
 def _environment(template_set: str) -> Environment:
     # Jinja2 costs a tenth of a second to import, and most commands never render a prompt.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    folder = Path(__file__).parent / template_set
-    if not template_set.isidentifier() or not folder.is_dir():
-        known = sorted(path.name for path in Path(__file__).parent.iterdir() if any(path.glob("*.j2")))
-        raise InputError(f"there is no template set {template_set!r}; there is: {', '.join(known)}")
+    folder = Path(__file__).parent / template_set.replace("-", "_")
+    if template_set not in template_sets():
+        raise InputError(f"there is no template set {template_set!r}; there is: {', '.join(template_sets())}")
     # Autoescaping is for HTML; a prompt must show `<` as `<`.
     environment = Environment(  # noqa: S701
-        loader=FileSystemLoader(folder),
+        # what a set does not have is that of the structured one: how an unreadable answer is asked for again
+        loader=FileSystemLoader([folder, folder.parent / STRUCTURED]),
         undefined=StrictUndefined,
         finalize=_finalize,
         trim_blocks=True,
@@ -73,7 +81,7 @@ def _environment(template_set: str) -> Environment:
     return environment
 
 
-def render(template: str, /, *, template_set: str = "structured", **facts: object) -> Rendered:
+def render(template: str, /, *, template_set: str = STRUCTURED, **facts: object) -> Rendered:
     """Render `<template_set>/<template>.j2`.
 
     Raises InputError for an unknown template set; a missing template or fact raises Jinja2's error.

@@ -85,6 +85,8 @@ class Attempt(Record):
     """This program timed against that of the rival."""
     failure: GenerationFailure | None = None
     """The generation failure, if no program could be read; otherwise None."""
+    exhausted: tuple[Count, ...] = ()
+    """Attempts for whose programs the analysis agent had nothing left worth trying, found before this attempt."""
     requests: tuple[str, ...] = ()
     """Identities of this iteration's model calls in the exchange folder."""
     remarks: tuple[str, ...] = ()

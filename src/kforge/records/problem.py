@@ -43,6 +43,8 @@ class TensorSpec(Record):
     shape: tuple[Count, ...]
     dtype: str
     """torch's name without the prefix, such as `float32`."""
+    name: str = ""
+    """Name in the module's state, for parameters and buffers; empty for inputs and outputs."""
 
 
 class Workload(Record):

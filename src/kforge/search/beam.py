@@ -11,7 +11,7 @@ from kforge.search.linear import improve, is_worth_repairing
 from kforge.search.moves import Move, Repair, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from kforge.records import Attempt
 
@@ -22,33 +22,43 @@ class BeamSearch:
 
     width: int
 
-    def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+    def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
         """Return what is left of the present round."""
         done = len(attempts) % self.width
-        return self._round(attempts[: len(attempts) - done])[done:]
+        return self._round(attempts[: len(attempts) - done], exhausted)[done:]
 
-    def _round(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+    def _round(self, attempts: Sequence[Attempt], exhausted: Set[int]) -> tuple[Move, ...]:
         if not attempts:
             return (Write(),) * self.width
-        programs = history.ranked(attempts)[: self.width]
-        if not programs:
+        ranked = history.ranked(attempts)
+        if not ranked:
             return tuple(_repair(attempts, leaf) for leaf in history.leaves(attempts)[-self.width :])
-        moves = [_continued(attempts, program) for program in programs]
+        programs = [each for each in ranked if each.index not in exhausted][: self.width]
+        if not programs:
+            return ()
+        best, *rest = programs
         # fewer programs than places: first programs that can still be mended, then further ideas for the best
         first = [leaf for leaf in history.leaves(attempts) if history.chain(attempts, leaf)[0].recommendation is None]
-        mendable = [leaf for leaf in first if is_worth_repairing(attempts, leaf)]
-        moves += [_repair(attempts, leaf) for leaf in mendable[: self.width - len(moves)]]
-        return (*moves, *siblings(attempts, programs[0], self.width - len(moves), len(moves)))
+        mendable = [leaf for leaf in first if is_worth_repairing(attempts, leaf)][: self.width - len(programs)]
+        others = [*(_continued(attempts, each) for each in rest), *(_repair(attempts, leaf) for leaf in mendable)]
+        places = self.width - len(others)
+        broken = _broken(attempts, best)
+        if broken is None:
+            return (*siblings(attempts, best, places), *others)
+        return (_repair(attempts, broken), *siblings(attempts, best, places - 1, offset=1), *others)
 
 
 def _continued(attempts: Sequence[Attempt], program: Attempt) -> Move:
     """Return the next move for a program: repair its latest rewrite where that failed, or else improve it."""
+    broken = _broken(attempts, program)
+    return improve(attempts, program) if broken is None else _repair(attempts, broken)
+
+
+def _broken(attempts: Sequence[Attempt], program: Attempt) -> Attempt | None:
+    """Return the latest rewrite of a program, or its last repair, if that failed and is worth repairing."""
     grown = history.rewrites(attempts, program)
-    if grown:
-        last = history.last_of_chain(attempts, grown[-1])
-        if is_worth_repairing(attempts, last):
-            return _repair(attempts, last)
-    return improve(attempts, program)
+    last = history.last_of_chain(attempts, grown[-1]) if grown else None
+    return last if last is not None and is_worth_repairing(attempts, last) else None
 
 
 def _repair(attempts: Sequence[Attempt], leaf: Attempt) -> Repair:

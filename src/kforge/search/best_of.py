@@ -10,7 +10,7 @@ from kforge.search.linear import is_worth_repairing
 from kforge.search.moves import Move, Optimize, Repair, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from kforge.records import Attempt
 
@@ -21,12 +21,12 @@ class BestOfSearch:
 
     width: int
 
-    def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+    def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
         """Return what is left of the present round."""
         done = len(attempts) % self.width
-        return self._round(attempts[: len(attempts) - done])[done:]
+        return self._round(attempts[: len(attempts) - done], exhausted)[done:]
 
-    def _round(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+    def _round(self, attempts: Sequence[Attempt], exhausted: Set[int]) -> tuple[Move, ...]:
         if not attempts:
             return (Write(),) * self.width
         latest, best = attempts[-self.width :], history.start(attempts)
@@ -34,7 +34,7 @@ class BestOfSearch:
             last = history.furthest([each for each in latest if not each.is_correct])
             if best is None or is_worth_repairing(attempts, last):
                 return (Repair(last, history.repeats(attempts, last)),) * self.width
-        return siblings(attempts, best, self.width)
+        return siblings(attempts, best, self.width) if best.index not in exhausted else ()
 
 
 def siblings(attempts: Sequence[Attempt], program: Attempt, count: int, offset: int = 0) -> tuple[Optimize, ...]:
@@ -42,12 +42,10 @@ def siblings(attempts: Sequence[Attempt], program: Attempt, count: int, offset: 
 
     `offset`: number of moves of the same round before these.
     """
-    tried, ideas = history.tried(attempts, program), history.waiting(attempts, program)[:count]
+    known = program, history.tried(attempts, program), history.untried(attempts, program)
+    ideas = history.waiting(attempts, program)[:count]
     asker = len(attempts) + offset + len(ideas)
     return (
-        *(Optimize(program, tried, idea) for idea in ideas),
-        *(
-            Optimize(program, tried, advised_by=asker if rank else None, rank=rank)
-            for rank in range(count - len(ideas))
-        ),
+        *(Optimize(*known, idea) for idea in ideas),
+        *(Optimize(*known, advised_by=asker if rank else None, rank=rank) for rank in range(count - len(ideas))),
     )

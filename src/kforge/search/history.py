@@ -18,6 +18,9 @@ REPAIRS_OF_A_REWRITE = 2
 """Number of repairs that a broken rewrite gets, once some attempt is correct, before the loop returns to a correct
 program. Models that fail three times in a row with one program seldom succeed the fourth time."""
 
+MOST_UNTRIED = 3
+"""Most ideas for other programs that the analysis agent is told: older ones seldom fit the program of today."""
+
 PROGRESS = ("generation_failure", "rejected", "compilation_failure", "runtime_error", "mismatch")
 """States that are not correct, by how far a program came."""
 
@@ -111,6 +114,13 @@ def waiting(attempts: Sequence[Attempt], parent: Attempt) -> tuple[Recommendatio
     followed = [each.recommendation for each in grown]
     given = dict.fromkeys(idea for each in grown for idea in each.others)
     return tuple(idea for idea in given if idea not in followed)
+
+
+def untried(attempts: Sequence[Attempt], parent: Attempt) -> tuple[Recommendation, ...]:
+    """Return the ideas for other programs that nobody has followed, the latest first, few enough for a prompt."""
+    followed = [each.recommendation for each in attempts]
+    given = dict.fromkeys(idea for each in reversed(attempts) if each.parent != parent.index for idea in each.others)
+    return tuple(idea for idea in given if idea not in followed)[:MOST_UNTRIED]
 
 
 def ratings(attempts: Sequence[Attempt]) -> dict[int, float]:

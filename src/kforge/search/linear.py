@@ -8,7 +8,7 @@ from kforge.search import history
 from kforge.search.moves import Move, Optimize, Repair, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from kforge.records import Attempt
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 class LinearSearch:
     """One attempt after the other, always from the best program."""
 
-    def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+    def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
         """Return one move: write, repair the last program, or improve the best."""
         if not attempts:
             return (Write(),)
         last, best = attempts[-1], history.start(attempts)
         if best is None or is_worth_repairing(attempts, last):
             return (Repair(last, history.repeats(attempts, last)),)
-        return (improve(attempts, best),)
+        return (improve(attempts, best),) if best.index not in exhausted else ()
 
 
 def is_worth_repairing(attempts: Sequence[Attempt], last: Attempt) -> bool:
@@ -34,4 +34,4 @@ def is_worth_repairing(attempts: Sequence[Attempt], last: Attempt) -> bool:
 def improve(attempts: Sequence[Attempt], program: Attempt) -> Optimize:
     """Return the move that improves a program: by an idea that waits, or else by a new recommendation."""
     idea = next(iter(history.waiting(attempts, program)), None)
-    return Optimize(program, history.tried(attempts, program), idea)
+    return Optimize(program, history.tried(attempts, program), history.untried(attempts, program), idea)

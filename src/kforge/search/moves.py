@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from kforge.records import Attempt, Recommendation
     from kforge.roles import Tried
@@ -33,6 +33,8 @@ class Optimize:
     parent: Attempt
     tried: tuple[Tried, ...]
     """What was recommended for the same program before, and the results."""
+    untried: tuple[Recommendation, ...] = ()
+    """Ideas for other programs of the run that nobody has followed, the latest first."""
     idea: Recommendation | None = None
     """An idea that the analysis agent gave earlier for this program and that nobody has followed. None: ask it."""
     advised_by: int | None = None
@@ -47,11 +49,13 @@ Move = Write | Repair | Optimize
 class Strategy(Protocol):
     """Decides which attempt is continued next. It depends on the attempts of a run only."""
 
-    def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
-        """Return the next moves, at least one.
+    def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
+        """Return the next moves; none if nothing is left worth trying.
 
         The same attempts always give the same moves. Later moves do not depend on the results of earlier ones: when the
         first move was carried out, with any result, the others are returned. So siblings can be asked for at once, and
         a run that was killed in the middle of a round goes on with the rest of it.
+
+        `exhausted`: indices of programs for which nothing is left worth trying. They are not improved any more.
         """
         ...

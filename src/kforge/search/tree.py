@@ -3,7 +3,8 @@
 A node's expected gain is what one more rewrite of it is expected to win over the best program. A rewrite improves its
 parent with probability p, by a factor whose logarithm is exponentially distributed with mean s. A program that is
 slower than the best by the factor exp(d) then wins p * s * exp(-d / s) on average. So a losing branch stays available:
-when rewrites of the best have failed often enough, a program that is somewhat slower is grown instead.
+when rewrites of the best have failed often enough, a program that is somewhat slower is grown instead. What counts is
+the gain for each model call, so a repair, or an idea that waits, comes before asking for new advice.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kforge.search.linear import improve
 from kforge.search.moves import Move, Repair, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from kforge.records import Attempt
 
@@ -24,7 +25,10 @@ USUAL_GAIN = math.log(1.3)
 """Mean logarithm of the factor that a successful rewrite gains, before the run has shown its own. A rewrite that helps
 often gains some ten percent, and now and then a factor of two."""
 USUAL_CHANCE = 0.5
-"""Chance that a rewrite improves its parent, before the run has shown its own. It weighs as much as one rewrite."""
+"""Chance that a rewrite improves its parent, before the run has shown its own. It weighs as much as two rewrites."""
+FAITH = 6
+"""Number of rewrites that the run's own chance weighs in the chance of one program. So one bad rewrite does not make
+the tree leave a program, and several do."""
 LEAST_GAIN = math.log(1.02)
 """A rewrite counts as an improvement above this, as a head-to-head finds nothing smaller."""
 REPAIR_SHARE = 0.5
@@ -37,21 +41,31 @@ first program gets two repairs before another one is written."""
 class TreeSearch:
     """Grows one node at a time."""
 
-    def next_moves(self, attempts: Sequence[Attempt]) -> tuple[Move, ...]:
+    def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
         """Return the move with the highest expected gain; of equal ones a repair, and the latest."""
         if not attempts:
             return (Write(),)
-        nodes = _Growth(attempts).nodes() if history.start(attempts) is not None else _first_programs(attempts)
-        return (max(nodes, key=lambda node: (round(node.gain, 9), isinstance(node.move, Repair), node.at)).move,)
+        if history.start(attempts) is None:
+            return (_best(_first_programs(attempts)),)
+        nodes = [
+            node
+            for node in _Growth(attempts).nodes()
+            if node.at not in exhausted  # a program that failed is never among them: nobody asked how to improve it
+        ]
+        return (_best(nodes),) if nodes else ()
 
 
 class _Node(NamedTuple):
-    """A move that the tree could make, with its expected gain."""
+    """A move that the tree could make, with its expected gain for each model call: new advice costs one more."""
 
     move: Move
     gain: float
     at: int
     """Index of the attempt that would be continued; -1 for a first program."""
+
+
+def _best(nodes: Sequence[_Node]) -> Move:
+    return max(nodes, key=lambda node: (round(node.gain, 9), isinstance(node.move, Repair), node.at)).move
 
 
 def _first_programs(attempts: Sequence[Attempt]) -> list[_Node]:
@@ -73,20 +87,26 @@ class _Growth:
         self._attempts = attempts
         self._programs = history.ranked(attempts)
         self._ratings = history.ratings(attempts)
-        gains = [gain for program in self._programs for gain in self._gains(program) if gain > LEAST_GAIN]
-        self._usual = (USUAL_GAIN + sum(gains)) / (1 + len(gains))
+        plateaus = self._plateaus()
+        self._gains: dict[int, list[float]] = {plateau: [] for plateau in plateaus.values()}
+        for program in self._programs:
+            self._gains[plateaus[program.index]] += self._gained(program)
+        self._plateau = plateaus
+        gains = [gain for each in self._gains.values() for gain in each]
+        good = [gain for gain in gains if gain > LEAST_GAIN]
+        self._usual = (USUAL_GAIN + sum(good)) / (1 + len(good))
+        self._usual_chance = (2 * USUAL_CHANCE + len(good)) / (2 + len(gains))
 
     def nodes(self) -> list[_Node]:
         """Return the moves: improve a correct program, or repair a rewrite that failed."""
         nodes = []
         for program in self._programs:
-            nodes.append(
-                _Node(improve(self._attempts, program), self._gain(program, self._chance(program)), program.index)
-            )
+            move = improve(self._attempts, program)
+            calls = 2 if move.idea is None else 1
+            nodes.append(_Node(move, self._gain(program, self._chance(program)) / calls, program.index))
             # what a failed rewrite would have gained is not known, whatever the others gained
-            gain = self._gain(program, USUAL_CHANCE)
-            ends = [history.last_of_chain(self._attempts, each) for each in history.rewrites(self._attempts, program)]
-            nodes += [_repair(self._attempts, last, gain) for last in ends if not last.is_correct]
+            open_gain = self._gain(program, self._usual_chance)
+            nodes += [_repair(self._attempts, last, open_gain) for last in self._ends(program) if not last.is_correct]
         return nodes
 
     def _gain(self, program: Attempt, chance: float) -> float:
@@ -95,12 +115,30 @@ class _Growth:
         return chance * self._usual * math.exp(-behind / self._usual)
 
     def _chance(self, program: Attempt) -> float:
-        """Return the chance that one more rewrite improves a program."""
-        gains = self._gains(program)
-        return (USUAL_CHANCE + sum(gain > LEAST_GAIN for gain in gains)) / (1 + len(gains))
+        """Return the chance that one more rewrite improves a program, by all rewrites of its plateau."""
+        gains = self._gains[self._plateau[program.index]]
+        return (FAITH * self._usual_chance + sum(gain > LEAST_GAIN for gain in gains)) / (FAITH + len(gains))
 
-    def _gains(self, program: Attempt) -> list[float]:
+    def _plateaus(self) -> dict[int, int]:
+        """Return for each program the first of its plateau: a rewrite that is as fast as its parent is no new
+        beginning, and what failed for one of them failed for all."""
+        found: dict[int, int] = {}
+        for program in sorted(self._programs, key=lambda each: each.index):
+            above = self._parent(program)
+            level = above in found and abs(self._ratings[program.index] - self._ratings[above]) <= LEAST_GAIN
+            found[program.index] = found[above] if level else program.index
+        return found
+
+    def _parent(self, program: Attempt) -> int:
+        """Return the program that a program is a rewrite of, over all repairs; -1 for a first program."""
+        parent = history.chain(self._attempts, program)[0].parent
+        return -1 if parent is None else parent
+
+    def _gained(self, program: Attempt) -> list[float]:
         """Return what each rewrite of a program gained over it; nothing for those that failed."""
-        ends = [history.last_of_chain(self._attempts, each) for each in history.rewrites(self._attempts, program)]
         own = self._ratings[program.index]
-        return [self._ratings[each.index] - own if each.is_kernel else 0.0 for each in ends]
+        return [self._ratings[each.index] - own if each.is_kernel else 0.0 for each in self._ends(program)]
+
+    def _ends(self, program: Attempt) -> list[Attempt]:
+        """Return the last repair of each rewrite of a program, or the rewrite itself."""
+        return [history.last_of_chain(self._attempts, each) for each in history.rewrites(self._attempts, program)]

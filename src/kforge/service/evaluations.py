@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from kforge.agents import AnalysisAgent, GenerationAgent
+from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, MeasuredFacts
+from kforge.agents.unasked import Unasked, as_text, question
 from kforge.errors import EvaluationError, InputError, NothingLeft
+from kforge.loop import measured_facts
 from kforge.models import open_model
 from kforge.problems import open_suite
 from kforge.records import Candidate, EvaluationPolicy
@@ -24,10 +26,8 @@ from kforge.store.carried import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from typing import NoReturn
 
     from kforge.evaluation import Judge
-    from kforge.models import Request
     from kforge.records import Evaluation, Problem, Profile, Recommendation, Sanitization, Workload
     from kforge.settings import Settings
 
@@ -77,6 +77,7 @@ class EvaluationService:
         self._workloads: dict[str, Workload] = {}
         self._judged: Latest[Evaluation] = Latest()
         self._profiles: Latest[Profile] = Latest()
+        self._measured: dict[str, MeasuredFacts] = {}
 
     def problem(self, name: str) -> Problem:
         """Return the problem of this name. Raises InputError for an unknown one."""
@@ -133,27 +134,36 @@ class EvaluationService:
         """Return what the generation agent is asked first for a problem."""
         problem = self.problem(name)
         workload = self.workload(name)
-        agent = GenerationAgent(Unasked(), self.platform, policy=self.options.policy)
-        return _prompt(lambda: agent.write(problem, workload))
+        agent = GenerationAgent(Unasked(), self.platform, briefing=self._briefing(problem))
+        return as_text(question(lambda: agent.write(problem, workload)))
 
     def recommend(self, name: str, source: str) -> Recommendation | str:
         """Return the analyst's recommendation for a correct program.
 
         The built-in analyst knows only programs of the built-in generator. For any other one this returns the prompt of
-        the performance analysis agent, which the client can answer itself.
+        the performance analysis agent, which the client can answer itself. Raises NothingLeft if a model sees no change
+        that is worth trying.
         """
         problem, candidate = self.problem(name), self.candidate(source)
         workload, profile = self.workload(name), self.profile(name, source)
         if self.options.analyst != BUILTIN:
             model = open_model(self.options.analyst, exchange=self.exchange, keys=self.settings.keys)
-            return AnalysisAgent(model, self.platform).recommend(problem, workload, candidate, profile).recommendation
+            agent = AnalysisAgent(model, self.platform, briefing=self._briefing(problem))
+            return agent.recommend(problem, workload, candidate, profile).recommendation
         from kforge.smith.brain import Smith  # imports torch, which nothing else here does
 
         try:
             return Smith(self.platform).recommend(problem, workload, candidate, profile).recommendation
         except NothingLeft:
-            agent = AnalysisAgent(Unasked(), self.platform)
-            return _prompt(lambda: agent.recommend(problem, workload, candidate, profile))
+            agent = AnalysisAgent(Unasked(), self.platform, briefing=self._briefing(problem))
+            return as_text(question(lambda: agent.recommend(problem, workload, candidate, profile)))
+
+    def _briefing(self, problem: Problem) -> Briefing:
+        """Return what agents are told about the device and PyTorch itself, measured once for each problem."""
+        if problem.digest not in self._measured:
+            found = self._within_limits(problem, lambda judge: measured_facts(judge, problem))
+            self._measured[problem.digest] = found
+        return Briefing(policy=self.options.policy, measured=self._measured[problem.digest])
 
     @property
     def exchange(self) -> Path:
@@ -253,32 +263,6 @@ class Latest(Generic[Made]):
         self._kept[key] = made
         if len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-
-
-class _Prompted(Exception):
-    """Carries the request that an agent would have sent."""
-
-    def __init__(self, request: Request) -> None:
-        super().__init__(request.identity)
-        self.request = request
-
-
-class Unasked:
-    """A model that is never asked, for agents whose question is wanted and not an answer."""
-
-    name = "client"
-
-    def complete(self, request: Request) -> NoReturn:
-        raise _Prompted(request)
-
-
-def _prompt(ask: Callable[[], object]) -> str:
-    """Return the messages that an agent would have sent, as one text."""
-    try:
-        ask()
-    except _Prompted as prompted:
-        return "\n\n".join(message.text.strip() for message in prompted.request.messages)
-    raise AssertionError("the agent asked no model")
 
 
 def _load(names: Sequence[str]) -> dict[str, Problem]:

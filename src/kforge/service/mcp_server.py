@@ -11,7 +11,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from kforge import __version__, documents, platforms
-from kforge.errors import InputError, KforgeError
+from kforge.errors import InputError, KforgeError, NothingLeft
 from kforge.records import Recommendation, as_json
 from kforge.service.submissions import Submissions
 
@@ -63,8 +63,11 @@ def tools(service: EvaluationService, submissions: Submissions) -> list[Callable
 
     def recommend(problem: str, source: str) -> dict[str, Any]:
         """Return one recommendation for a correct program; or, where this server has no model for that, the prompt of
-        the performance analysis agent, for you to answer."""
-        found = service.recommend(problem, source)
+        the performance analysis agent, for you to answer; or why nothing is left worth trying."""
+        try:
+            found = service.recommend(problem, source)
+        except NothingLeft as end:
+            return {"nothing_left": str(end)}
         return {"recommendation": as_json(found)} if isinstance(found, Recommendation) else {"prompt": found}
 
     def submit(problem: str, source: str, final: bool = False) -> dict[str, Any]:

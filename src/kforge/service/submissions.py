@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforge import documents
 from kforge.agents import AnalysisAgent, GenerationAgent
+from kforge.agents.unasked import Unasked
 from kforge.errors import InputError
 from kforge.loop import HeadToHeads, Prover, Workshop
 from kforge.problems.originality import UNCHANGED, is_unchanged
@@ -23,7 +24,6 @@ from kforge.records import (
     why_no_kernel,
 )
 from kforge.run_options import new_options
-from kforge.service.evaluations import Unasked
 from kforge.store import Header, RunFolder
 
 if TYPE_CHECKING:

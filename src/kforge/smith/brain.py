@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kforge.platforms import Platform
+    from kforge.records import Attempt
     from kforge.roles import Generator
     from kforge.smith.ir.graph import Graph
     from kforge.smith.plan import Move
@@ -45,7 +46,7 @@ class Smith:
         self._given = (self._plan.read(plan) or self._plan.carried_over(plan, self._features)) if plan else None
         self._graphs: dict[str, Graph | Untraceable] = {}
 
-    def at(self, step: int) -> Self:  # noqa: ARG002 - the same question always has the same answer
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Self:  # noqa: ARG002 - the same question, one answer
         return self
 
     # --- F --------------------------------------------------------------------------------------------------------
@@ -113,6 +114,7 @@ class Smith:
         candidate: Candidate,
         profile: Profile,
         tried: Sequence[Tried] = (),
+        untried: Sequence[Recommendation] = (),  # noqa: ARG002
     ) -> Advice:
         """Return the first change of the plan that gives another program, suits the profile and was not tried before.
 
@@ -202,8 +204,8 @@ class Seeded:
         self._smith = smith
         self._agent = agent
 
-    def at(self, step: int) -> Seeded:
-        return Seeded(self._smith, self._agent.at(step))
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Seeded:
+        return Seeded(self._smith, self._agent.at(step, attempts))
 
 
 def _recommendation(move: Move, profile: Profile) -> Recommendation:

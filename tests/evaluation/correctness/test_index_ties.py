@@ -225,3 +225,78 @@ def test_a_choice_that_is_changed_in_place_must_be_changed(tmp_path: Path) -> No
     assert isinstance(compare(truth, output, "strict", ""), Mismatch)
     assert excused(reference, truth, output, "strict") == "equal_choices"
     assert excused(reference, truth, output.masked_fill(mask[:, 0], -99), "strict") is None
+
+
+TIED = torch.randint(0, 5, (256, 64), generator=torch.Generator().manual_seed(0)).float()
+HOT = "torch.nn.functional.one_hot(x.topk(1).indices.squeeze(1), 64)"
+
+
+def of_last(x: torch.Tensor, count: int) -> torch.Tensor:
+    """Positions of the largest numbers; of equal ones, the last first."""
+    return 63 - torch.sort(x.flip(-1), dim=-1, descending=True, stable=True).indices[:, :count]
+
+
+def of_any(x: torch.Tensor, count: int) -> torch.Tensor:
+    """Positions of the largest numbers; of equal ones, any."""
+    columns = torch.randperm(64, generator=torch.Generator().manual_seed(9))
+    return columns[torch.sort(x[:, columns], dim=-1, descending=True, stable=True).indices[:, :count]]
+
+
+def looked_up(model: torch.nn.Module, places: torch.Tensor) -> torch.Tensor:
+    return model.weight.detach().view(-1)[:64].expand(256, 64).gather(1, places)  # type: ignore[operator]
+
+
+LOOKED_UP = "self.weight.detach().view(-1)[:64].expand(256, 64).gather(1, {})"
+
+
+def test_what_follows_from_the_last_of_equal_scores_is_right(tmp_path: Path) -> None:
+    places, hot = of_last(TIED, 8), torch.nn.functional.one_hot
+    top = LOOKED_UP.format("x.topk(8).indices")
+    assert accepts(tmp_path, top, lambda model, x, mask: looked_up(model, places), TIED, MASK)
+    marks = "torch.zeros_like(x).scatter(1, x.topk(8).indices, 1.0)"
+    assert accepts(tmp_path, marks, lambda model, x, mask: torch.zeros(256, 64).scatter(1, places, 1.0), TIED, MASK)
+    assert accepts(tmp_path, HOT, lambda model, x, mask: hot(of_last(x, 1).squeeze(1), 64), TIED, MASK)
+
+
+@pytest.mark.parametrize("choose", [of_last, of_any])
+def test_what_follows_from_choices_that_are_returned_is_right(
+    tmp_path: Path, choose: Callable[..., torch.Tensor]
+) -> None:
+    both = f"({LOOKED_UP.format('x.topk(8).indices')}, x.topk(8).indices)"
+    places = choose(TIED, 8)
+    assert accepts(tmp_path, both, lambda model, x, mask: (looked_up(model, places), places), TIED, MASK)
+    moved = places.roll(1, 1)
+    assert not accepts(tmp_path, both, lambda model, x, mask: (looked_up(model, moved), places), TIED, MASK)
+
+
+def test_what_follows_from_the_last_of_equal_scores_may_be_summed(tmp_path: Path) -> None:
+    summed = LOOKED_UP.format("x.topk(8).indices") + ".sum(1)"
+    assert accepts(tmp_path, summed, lambda model, x, mask: looked_up(model, of_last(x, 8)).sum(1), TIED, MASK)
+
+
+def test_what_follows_from_a_worse_choice_is_wrong(tmp_path: Path) -> None:
+    top = LOOKED_UP.format("x.topk(8).indices")
+    assert not accepts(tmp_path, top, lambda model, x, mask: looked_up(model, of_last(-x, 8)), TIED, MASK)
+    assert not accepts(tmp_path, top, lambda model, x, mask: looked_up(model, of_last(x, 9)[:, 1:]).flip(1), TIED, MASK)
+    assert not accepts(tmp_path, HOT, lambda model, x, mask: torch.zeros(256, 64).long(), TIED, MASK)
+    marks = "torch.zeros_like(x).scatter(1, x.topk(8).indices, 1.0)"
+    assert not accepts(tmp_path, marks, lambda model, x, mask: torch.zeros(256, 64), TIED, MASK)
+
+
+def test_what_follows_from_a_defined_order_must_keep_it(tmp_path: Path) -> None:
+    stable = LOOKED_UP.format("x.argsort(dim=-1, stable=True)")
+    free = LOOKED_UP.format("x.argsort(dim=-1)")
+
+    def from_behind(model: torch.nn.Module, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return looked_up(model, 63 - x.flip(-1).argsort(dim=-1, stable=True))
+
+    assert accepts(tmp_path, free, from_behind, TIED, MASK)
+    assert not accepts(tmp_path, stable, from_behind, TIED, MASK)
+
+
+def test_without_equal_scores_there_is_one_choice(tmp_path: Path) -> None:
+    x = torch.randn(256, 64, generator=torch.Generator().manual_seed(5))
+    top = LOOKED_UP.format("x.topk(8).indices")
+    other = x.clone()
+    other[:, 0] += 1
+    assert not accepts(tmp_path, top, lambda model, x, mask: looked_up(model, of_last(other, 8)), x, MASK)

@@ -7,7 +7,20 @@ from typing import Annotated, Optional
 
 import typer
 
-from kforge.cli.options import Json, Output, Rules, Run, RunsFolder, Serving, Target, grouped, writable
+from kforge.cli.options import (
+    Asking,
+    Json,
+    Output,
+    Problem,
+    Rules,
+    Run,
+    RunsFolder,
+    Serving,
+    Sets,
+    Target,
+    grouped,
+    writable,
+)
 
 exchange = typer.Typer(help="List, show and answer the questions of runs that wait for replies (-m exchange).")
 Question = Annotated[
@@ -108,6 +121,24 @@ def openenv(
     from kforge.cli.agents import serving
 
     return serving.openenv(target, rules, limits, steps=steps, json=json)
+
+
+@grouped
+def prompts(
+    problem: Problem,
+    target: Target,
+    rules: Rules,
+    asking: Asking,
+    sets: Sets = None,
+    json: Json = False,
+) -> int:
+    """Print what the agents would be asked about a problem, without asking a model.
+
+    The program that is shown is the problem's own module. --json prints a list of messages.
+    """
+    from kforge.cli.agents import prompting
+
+    return prompting.show(problem, target, rules.policy, asking, overrides=sets or [], json=json)
 
 
 def trajectories(

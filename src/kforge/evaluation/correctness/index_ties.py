@@ -6,22 +6,30 @@ output is matched with the results of these operators: it is a view of one, or h
 other positions than torch if their scores are equally good: equal, or so close that rounding decides. If torch chooses
 distinct positions, the program must do so, too. If the order of equal scores is defined (a stable sort, the first of
 the largest integers), the program must keep that order.
+
+Other outputs may follow from such choices, such as elements that are looked up at the chosen positions. They are right
+if the reference gives them when it chooses others among equal scores.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kforge.evaluation.comparison.comparison import Truth, ordered_like
 from kforge.evaluation.comparison.fast_convolution import is_fast
-from kforge.evaluation.constants import ERROR_FACTOR, FLOORS
+from kforge.evaluation.constants import ERROR_FACTOR, FLOORS, TIE_ORDERS
+from kforge.problems.tensors import same
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kforge.evaluation.reference.reference import Reference
 
 _CHOOSES = {
     # operator: which of its results is the index
@@ -114,8 +122,58 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             at = _CHOOSES[name]
             index = result if at == 0 else result[at] if isinstance(result, (tuple, list)) else None
             choice = _noted(func, args, kwargs or {}, index, any(args[0] is each for each in self._counts))
-            self.choices += [choice] if choice is not None else []
+            if choice is not None:
+                self.choices.append(choice)
+                self.note(choice)
         return result
+
+    def note(self, choice: Choice) -> None:
+        """Do nothing: a subclass may change what the operator returns."""
+
+
+class OtherTies(Recorder):  # type: ignore[no-untyped-call]
+    """A mode of torch in which choices among equal scores are made in another order: `order` gives, for a number of
+    positions, the order in which equal scores are preferred. Scores whose order is defined are left alone."""
+
+    def __init__(self, order: Callable[[int], torch.Tensor]) -> None:
+        super().__init__()
+        self._order = order
+        self.made: list[torch.Tensor] = []
+        """The positions that were chosen, one tensor for each choice."""
+
+    def note(self, choice: Choice) -> None:
+        """Write other positions with the same scores into the operator's result."""
+        index = choice.index
+        if not choice.stable and choice.operator not in _RUNNING:
+            index = _preferred(choice, self._order(choice.scores.shape[1]).to(index.device))
+            choice.returned.copy_(_as_returned(choice, index))
+        self.made.append(index)
+
+
+_RUNNING = ("cummax", "cummin")
+"""Operators whose choice at a position must not lie behind it, so that equal scores cannot be exchanged freely."""
+
+
+def _preferred(choice: Choice, columns: torch.Tensor) -> torch.Tensor:
+    """Return the chosen positions with each replaced by one of equal score: those that come first in `columns`, in that
+    order."""
+    scores = choice.scores.to(torch.uint8) if choice.scores.dtype == torch.bool else choice.scores
+    ranked = columns[scores[:, columns].argsort(dim=1, stable=True)]
+    begins = _run_begins(scores.gather(1, ranked))
+    run = torch.empty_like(begins).scatter_(1, ranked, begins).gather(1, choice.index)
+    by_run = run.argsort(dim=1, stable=True)
+    runs = run.gather(1, by_run)
+    count = torch.arange(run.shape[1], device=run.device).expand_as(run) - _run_begins(runs)
+    earlier = torch.empty_like(run).scatter_(1, by_run, count)
+    return ranked.gather(1, run + earlier)
+
+
+def _run_begins(ordered: torch.Tensor) -> torch.Tensor:
+    """Return for each element of sorted rows the position at which the run of elements equal to it begins."""
+    places = torch.arange(ordered.shape[1], device=ordered.device).expand_as(ordered)
+    begins = torch.ones_like(ordered, dtype=torch.bool)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return torch.where(begins, places, 0).cummax(dim=1).values
 
 
 def is_factorization(name: str) -> bool:
@@ -304,3 +362,113 @@ def names_one_twice(own: torch.Tensor, got: torch.Tensor) -> bool:
 def _all_different(indices: torch.Tensor, dimension: int) -> bool:
     ordered = indices.sort(dim=dimension).values
     return not bool((ordered.diff(dim=dimension) == 0).any())
+
+
+def chose_among_equals(reference: Reference, truth: Truth, output: Any, is_right: Callable[[Truth], bool]) -> bool:
+    """Return whether the output is right for other choices among equal scores than torch's, such as elements that are
+    looked up at the positions of a top-k.
+
+    The reference is run with other orders of preference: the first of equal scores, the last, and random ones. The
+    output must be that of one order, or each of its rows that of any. `is_right` compares the output with a result.
+    """
+    got, nearest = ordered_like(truth.own, output), None
+    first: list[torch.Tensor] = []
+    for number in range(TIE_ORDERS):
+        with OtherTies(partial(_preference, number)) as ties:
+            other = reference.truth_of_copies(truth.inputs)
+        if other is None or not ties.made:
+            return False
+        if number == 1 and same(first, ties.made):  # no choice was among equal scores
+            return False
+        first = first or ties.made
+        rows = {len(index) for index in ties.made}
+        nearest = other if nearest is None else _nearer(nearest, other, got, rows)
+        if is_right(other) or is_right(nearest):
+            return True
+    return False
+
+
+def _preference(number: int, size: int) -> torch.Tensor:
+    """Return an order of positions: ascending, descending, or random, by its number."""
+    if number < 2:
+        ascending = torch.arange(size)
+        return ascending if number == 0 else ascending.flip(0)
+    return torch.randperm(size, generator=torch.Generator().manual_seed(number))
+
+
+def _nearer(one: Truth, other: Truth, got: Any, rows: set[int]) -> Truth:
+    """Return for each row of an output that of two results which is nearer to the program's. `rows` are the numbers of
+    rows among which choices were made; an output with another number has no such rows, and stays that of `one`."""
+    trees = (one.exact, one.own, other.exact, other.own, got)
+    exact, own = [], []
+    for first, first_own, second, second_own, theirs in zip(*map(pytree.tree_leaves, trees), strict=False):
+        tensors = all(isinstance(leaf, torch.Tensor) for leaf in (first, second, theirs))
+        if tensors and first.shape == second.shape == theirs.shape and first.dim() and len(first) in rows:
+            apart = [(leaf - theirs).abs().double().reshape(len(leaf), -1).amax(1) for leaf in (first, second)]
+            better = (apart[1] < apart[0]).view(-1, *[1] * (first.dim() - 1))
+            first, first_own = torch.where(better, second, first), torch.where(better, second_own, first_own)
+        exact.append(first)
+        own.append(first_own)
+    structure = pytree.tree_structure(one.own)
+    return Truth(pytree.tree_unflatten(exact, structure), pytree.tree_unflatten(own, structure), one.inputs)
+
+
+def follows_from_own_choices(
+    reference: Reference, truth: Truth, records: tuple[RecordedIndices, RecordedIndices], output: Any, precision: str
+) -> Truth | None:
+    """Return the result of the reference if it makes the choices that the program returns as index outputs. None if the
+    program returns no choice that is as good as torch's.
+
+    `records` are the reference's choices in double precision and at its own dtype.
+    """
+    exact, own = records
+    given: dict[int, torch.Tensor] = {}
+    rights, theirs = (pytree.tree_leaves(tree) for tree in (truth.exact, ordered_like(truth.own, output)))
+    for leaf, (right, got) in enumerate(zip(rights, theirs, strict=False)):
+        if not (_is_index(right) and _is_index(got) and right.shape == got.shape):
+            continue
+        chosen = chosen_by(exact, leaf, right)
+        if chosen is not None and equally_good(chosen, own, got, precision):
+            whole = _whole_choice(chosen, got)
+            given |= {} if whole is None else {chosen.number: whole}
+    if not given:
+        return None
+    with MadeChoices(given, len(exact.choices)):
+        return reference.truth_of_copies(truth.inputs)
+
+
+class MadeChoices(Recorder):  # type: ignore[no-untyped-call]
+    """A mode of torch in which some choices are given, by their number among the `count` choices of a call."""
+
+    def __init__(self, given: dict[int, torch.Tensor], count: int) -> None:
+        super().__init__()
+        self._given = given
+        self._count = count
+
+    def note(self, choice: Choice) -> None:
+        """Write the given positions into the operator's result."""
+        given = self._given.get((len(self.choices) - 1) % self._count)
+        if given is not None and given.shape == choice.returned.shape:
+            choice.returned.copy_(given)
+
+
+def _is_index(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and _is_whole(leaf) and leaf.dtype != torch.bool
+
+
+def _whole_choice(chosen: Chosen, got: torch.Tensor) -> torch.Tensor | None:
+    """Return a program's choice with the shape that the operator returns. None if its output has only a part of it."""
+    choice, places = chosen.choice, chosen.places.reshape(-1)
+    if len(torch.unique(places)) != choice.index.numel():
+        return None
+    rows = torch.empty_like(choice.index.reshape(-1))
+    rows[places] = got.reshape(-1).to(rows.dtype)
+    return _as_returned(choice, rows)
+
+
+def _as_returned(choice: Choice, rows: torch.Tensor) -> torch.Tensor:
+    """Return positions, one row for each choice, with the shape that the operator returns."""
+    slots = choice.moved(torch.arange(rows.numel(), device=rows.device).view(choice.returned.shape))
+    flat = torch.empty_like(rows.reshape(-1))
+    flat[slots.reshape(-1)] = rows.reshape(-1)
+    return flat.view(choice.returned.shape)

@@ -52,8 +52,10 @@ from kforge.evaluation.constants import (
     SINGULAR_FACTOR,
 )
 from kforge.evaluation.correctness.index_ties import (
+    chose_among_equals,
     chosen_by,
     equally_good,
+    follows_from_own_choices,
     is_factorization,
     names_one_twice,
     recorded,
@@ -64,7 +66,7 @@ from kforge.problems.tensors import cloned, same, spec, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from kforge.evaluation.comparison.comparison import Agreement
     from kforge.evaluation.comparison.locality import Surroundings
@@ -101,6 +103,36 @@ def excused(
 
     `local`: each part of the output must be right on its own scale. `slices`: slices are among the parts.
     """
+    label = _rounded(reference, truth, output, precision, local=local, slices=slices)
+    if label is not None or reference.has_history:  # another call would change the history
+        return label
+    fast = _traits_of(reference, truth.inputs).convolves
+
+    def is_right(other: Truth) -> bool:
+        found = compare(other, output, precision, "", local=local, fast=fast, slices=slices)
+        return not isinstance(found, Mismatch)
+
+    return "equal_choices" if _follows_from_choices(reference, truth, output, precision, is_right) else None
+
+
+def _follows_from_choices(
+    reference: Reference, truth: Truth, output: Any, precision: str, is_right: Callable[[Truth], bool]
+) -> bool:
+    """Return whether the output is right if positions with equally good scores are chosen: those that the program
+    returns, or other ones."""
+    exact, own = _records(reference, truth)
+    if exact is None or own is None or not exact.choices:
+        return False
+    followed = follows_from_own_choices(reference, truth, (exact, own), output, precision)
+    if followed is not None and is_right(followed):
+        return True
+    return chose_among_equals(reference, truth, output, is_right)
+
+
+def _rounded(
+    reference: Reference, truth: Truth, output: Any, precision: str, *, local: bool, slices: bool
+) -> str | None:
+    """Return a label if rounding explains why the output is off, or if its own indices are as good as torch's."""
     exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, ordered_like(truth.own, output)))
     if len(own) != len(got):  # an element is missing, which rounding does not explain
         return None
@@ -351,18 +383,23 @@ def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> Record
     return recorded(lambda: reference.own_result(inputs, copy.deepcopy(model)))
 
 
+def _records(reference: Reference, truth: Truth) -> tuple[RecordedIndices, RecordedIndices] | tuple[None, None]:
+    """Return the choices of the reference in double precision and at its own dtype. None for both if it fails."""
+    try:
+        return (
+            _record(reference, reference.exact_model, in_double(truth.inputs)),
+            _record(reference, reference.model, cloned(truth.inputs)),
+        )
+    except ProblemError:
+        return None, None
+
+
 def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
     """Return whether all differing indices have scores as good as the right ones. Indices without scores are noted as
     flipped."""
     if not leaves.chosen:
         return True
-    exact: RecordedIndices | None
-    own: RecordedIndices | None
-    try:
-        exact = _record(reference, reference.exact_model, in_double(truth.inputs))
-        own = _record(reference, reference.model, cloned(truth.inputs))
-    except ProblemError:
-        exact = own = None
+    exact, own = _records(reference, truth)
     for index in leaves.chosen:
         found = chosen_by(exact, index, leaves.exact[index]) if exact is not None else None
         if found is not None and equally_good(found, own, leaves.got[index], leaves.precision):
