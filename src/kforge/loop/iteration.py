@@ -1,4 +1,5 @@
-"""One iteration of the loop, after the agents: evaluate, compare with the best, sanitize."""
+"""One iteration of the loop, after the agents: evaluate, compare with the best, sanitize what would be best or has
+crashed."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from kforge.problems.originality import UNCHANGED, is_unchanged
 from kforge.records import (
     Attempt,
     Evaluation,
+    RuntimeFailure,
     Sanitization,
     SanitizedClean,
     SanitizerFinding,
@@ -61,6 +63,8 @@ class Iteration:
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
         attempt = HeadToHeads(self.run, self.workshop.judge).compared(attempt, self.attempts)
+        if sanitize and isinstance(attempt.verdict, RuntimeFailure) and attempt.verdict.crashed:
+            return self._crash_explained(attempt, attempt.verdict)
         if sanitize and best_attempt([*self.attempts, attempt]) is attempt:
             attempt = self._sanitized(attempt)
         return attempt
@@ -84,13 +88,24 @@ class Iteration:
 
         return self._once("evaluation", Evaluation, candidate, evaluate)
 
+    def _crash_explained(self, attempt: Attempt, died: RuntimeFailure) -> Attempt:
+        """Return an attempt whose program died, with what the sanitizers say about it: the next repair reads the
+        kernel's line."""
+        assert attempt.candidate is not None
+        assert attempt.evaluation is not None
+        verdict = self._under_sanitizers(attempt.candidate).explained(died)
+        return attempt.model_copy(update={"evaluation": attempt.evaluation.model_copy(update={"verdict": verdict})})
+
+    def _under_sanitizers(self, candidate: Candidate) -> Sanitization:
+        sanitize = partial(self.workshop.judge.sanitize, self.problem, candidate)
+        return self._once("sanitization", Sanitization, candidate, sanitize)
+
     def _sanitized(self, attempt: Attempt) -> Attempt:
         """Return the attempt after the sanitizers. A finding becomes its verdict, which the next repair reads."""
         candidate, evaluation = attempt.candidate, attempt.evaluation
         assert candidate is not None
         assert evaluation is not None
-        sanitize = partial(self.workshop.judge.sanitize, self.problem, candidate)
-        outcome = self._once("sanitization", Sanitization, candidate, sanitize).outcome
+        outcome = self._under_sanitizers(candidate).outcome
         match outcome:
             case SanitizerFinding():
                 update: dict[str, object] = {"verdict": outcome.failure}
