@@ -11,7 +11,7 @@ from kforge.loop.questions import Questions
 from kforge.loop.workshop import once
 from kforge.records import Correct, Profile, Usage
 from kforge.roles import Advice
-from kforge.search import Optimize, Repair
+from kforge.search import Optimize, Repair, Write, root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -147,7 +147,8 @@ class Round:
     def _generate(self, index: int, move: Move, advice: Callable[[], Advice] | None) -> Answer:
         recommendation = advice().recommendation if advice is not None else None
         self.workshop.watch("asking the generation agent")
-        answer = self._ask(self.workshop.generator.at(index, self.attempts), move, recommendation)
+        first = index if isinstance(move, Write) else root(self.attempts, move.parent).index
+        answer = self._ask(self.workshop.writer(first).at(index, self.attempts), move, recommendation)
         self._costs.append((index, answer.usage))
         return answer
 

@@ -32,6 +32,16 @@ class Workshop:
     search: Strategy = field(default_factory=LinearSearch)
     at_once: int = 1
     """Most model calls in flight. More than one only for models that answer over a network."""
+    further: tuple[Generator, ...] = ()
+    """The generation agents on the further models of an ensemble."""
+
+    def writer(self, root: int) -> Generator:
+        """Return the agent that writes the first program with this index, and works on all that is grown from it.
+
+        The models of an ensemble take turns in writing first programs.
+        """
+        agents = (self.generator, *self.further)
+        return agents[root % len(agents)]
 
 
 def once(run: RunFolder, index: int, name: str, kind: type[R], candidate: Candidate, make: Callable[[], R]) -> R:
