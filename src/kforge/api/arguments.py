@@ -30,6 +30,8 @@ class ForgeOptions(TypedDict, total=False):
     model_settings: str
     analyst_settings: str
     search: str
+    remember: bool
+    memory_without: str
     iterations: int
     target_speedup: float
     budget_minutes: float
