@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import ValidationError, field_validator
+from pydantic import ValidationError, field_validator, model_validator
 
 from kforge.agents.sizing import MOST_TOKENS
 from kforge.errors import InputError, ModelError, RunError
 from kforge.loop import RunLimits
-from kforge.models import ModelSettings, NamedImages, NamedSettings, open_model
+from kforge.models import ModelSettings, NamedImages, NamedSettings, ensemble, open_model
 from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
 from kforge.search import strategy
@@ -67,6 +67,24 @@ class RunOptions(EvaluationPolicy):
         strategy(name)
         return name
 
+    @model_validator(mode="after")
+    def _is_ensemble(self) -> Self:
+        writers = self.writers
+        strategy(self.search, len(writers))
+        for name in writers:
+            if writers.count(name) > 1:
+                raise ValueError(f"the ensemble names {name} twice")
+        if len(writers) > max(1, self.iterations):
+            raise ValueError(f"{self.iterations} iterations are too few for {len(writers)} first programs")
+        if len(writers) > 1 and self.seed == SMITH:
+            raise ValueError("an ensemble gets the smith's program by naming builtin among the models, not by --seed")
+        return self
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """Return the models of the generation agent: one, or those of an ensemble."""
+        return ensemble(self.model)
+
     @property
     def looks(self) -> bool:
         """Return whether the performance analysis agent is shown images."""
@@ -75,7 +93,8 @@ class RunOptions(EvaluationPolicy):
     @property
     def models(self) -> tuple[tuple[str, ModelSettings], ...]:
         """Return what answers for the two agents, each once, with its settings."""
-        return tuple(dict.fromkeys(((self.model, self.model_settings), (self.analyst, self.analyst_settings))))
+        writers = ((name, self.model_settings) for name in self.writers)
+        return tuple(dict.fromkeys((*writers, (self.analyst, self.analyst_settings))))
 
     @property
     def policy(self) -> EvaluationPolicy:
@@ -103,13 +122,17 @@ def options_of(chosen: Mapping[str, object], origin: str) -> RunOptions:
 
 
 def new_options(**chosen: Any) -> RunOptions:
-    """Return the options for a new run. An absent analyst is the model, and absent settings of it are the model's.
+    """Return the options for a new run. An absent analyst is the (first) model, and absent settings of it are the
+    model's.
 
     A value of None stands for the option's default. Raises InputError for a value that is out of bounds.
     """
     chosen = {name: value for name, value in chosen.items() if value is not None}
-    for name, other in (("analyst", "model"), ("analyst_settings", "model_settings")):
-        chosen[name] = chosen.get(name) or chosen.get(other, "")
+    writers = ensemble(chosen.get("model", ""))
+    # the smith recommends for its own programs only
+    usual = next((name for name in writers if name != BUILTIN), writers[0])
+    chosen["analyst"] = chosen.get("analyst") or usual
+    chosen["analyst_settings"] = chosen.get("analyst_settings") or chosen.get("model_settings", "")
     try:
         return RunOptions(**chosen)
     except ValidationError as error:
@@ -119,7 +142,7 @@ def new_options(**chosen: Any) -> RunOptions:
 def _first(error: ValidationError) -> str:
     """Return which option is wrong, and why, in one line."""
     first = error.errors(include_url=False, include_input=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
+    name = ".".join(str(part) for part in first["loc"]) or "model"  # only an ensemble concerns several options
     return f"{name}: {' '.join(first['msg'].removeprefix('Value error, ').split())}"
 
 

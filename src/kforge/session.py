@@ -16,7 +16,7 @@ from kforge import platforms
 from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, ReferenceProgram
 from kforge.errors import PlatformError
 from kforge.evaluation import Judge
-from kforge.loop import Workshop, forge, measured_facts
+from kforge.loop import QuietMoments, Workshop, forge, measured_facts
 from kforge.models import CallBudget, ModelSettings, is_remote, open_model
 from kforge.run_options import SMITH, RunOptions, check_images, check_models, extend, first_writer, options_of
 from kforge.search import strategy
@@ -201,13 +201,16 @@ class Session:
         with self.run.writing():
             self._budget = self._new_budget()
             self.judge.warm()
+            generators = tuple(map(self._generator, self.options.writers))
             workshop = Workshop(
-                generator=self._generator(),
+                generator=generators[0],
+                further=generators[1:],
                 analyst=self._analyst(),
                 judge=self.judge,
                 watch=watch,
-                search=strategy(self.options.search),
-                at_once=AT_ONCE if is_remote(self.options.model) and is_remote(self.options.analyst) else 1,
+                search=strategy(self.options.search, len(generators)),
+                quiet=QuietMoments(self.settings.limits.longest_timing, self.options.budget_minutes * 60, watch),
+                at_once=AT_ONCE if all(is_remote(name) for name, _ in self.options.models) else 1,
             )
             outcome = yield from forge(self.run, workshop, self.options.limits, self._began)
         if (best := self.run.best()) is not None and self._is_smiths(best):
@@ -228,7 +231,9 @@ class Session:
 
     def _is_smiths(self, attempt: Attempt) -> bool:
         """Return whether the smith made this program for this user. Anybody can write a comment that says so."""
-        by_smith = self.options.model == BUILTIN or (self.options.seed == SMITH and attempt.index == 0)
+        options = self.options
+        writer = first_writer(options.writers[attempt.index % len(options.writers)], options.seed)
+        by_smith = options.model == BUILTIN or (attempt.parent is None and writer == BUILTIN)
         return by_smith and self.run.is_signed(self.settings.signing_key)
 
     def __enter__(self) -> Self:
@@ -238,16 +243,18 @@ class Session:
         if not self._lent:
             self.judge.close()
 
-    def _generator(self) -> Generator:
-        if self.options.model == BUILTIN:
+    def _generator(self, name: str) -> Generator:
+        """Return the generation agent on this model. In an ensemble another model goes on with the smith's program."""
+        others = [each for each in self.options.writers if each != BUILTIN]
+        if not others:
             return self._smith()
         agent = GenerationAgent(
-            self._model(self.options.model, self.options.model_settings, "generation agent"),
+            self._model(others[0] if name == BUILTIN else name, self.options.model_settings, "generation agent"),
             self.platform,
             briefing=self._briefing,
             reference=self._reference(),
         )
-        if self.options.seed != SMITH:
+        if name != BUILTIN and self.options.seed != SMITH:
             return agent
         from kforge.smith.brain import Seeded
 

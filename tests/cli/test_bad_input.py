@@ -225,6 +225,15 @@ def test_a_model_that_cannot_be_used(
             "option model_settings: 'efort=1' is",
         ),
         (("forge", "p.py", "--budget-tokens", "-1"), "'--budget-tokens'"),
+        (("forge", "p.py", "-p", "null", "-m", "exchange,exchange"), "option model: the ensemble names exchange twice"),
+        (
+            ("forge", "p.py", "-p", "null", "-m", "exchange,replay:a", "-n", "1"),
+            "option model: 1 iterations are too few for 2 first programs",
+        ),
+        (
+            ("forge", "p.py", "-p", "null", "-m", "exchange,replay:a", "--seed", "smith"),
+            "option model: an ensemble gets the smith's program by naming builtin",
+        ),
         (("eval", "p.py", "c.py", "-p", "null", "--memory", "99999999999999999999TB"), "--memory must be more than 0"),
         (("forge", "p.py", "--target-speedup", "-1"), "'--target-speedup'"),
         (("forge", "p.py", "--target-speedup", "inf"), "'--target-speedup'"),

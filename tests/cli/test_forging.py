@@ -228,6 +228,26 @@ def test_a_run_that_has_spent_its_budget_goes_on_with_a_larger_one(
     assert json.loads(kforge_in_process("show", run, "--json").stdout).get("signed", True) is not False
 
 
+def test_an_ensemble_grows_the_best_first_program_with_the_model_that_wrote_it(
+    kforge_in_process: RunKforge, tiny: Path, answers: Answers
+) -> None:
+    scripts = {"one": [answers.wrong, answers.advice], "two": [answers.slow, answers.fast]}
+    for name, texts in scripts.items():
+        (tiny.parent / f"{name}.json").write_text(json.dumps(texts))
+    ran = kforge_in_process("forge", tiny, *QUICK, "-m", "scripted:one.json,scripted:two.json", "-n", "3", "--json")
+    assert ran.status == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    assert states(document) == ["mismatch", "correct", "correct"]
+    assert [attempt.get("parent") for attempt in document["attempts"]] == [None, None, 1]
+    assert [(call["agent"], call["asked"]) for call in document["ledger"]["calls"]] == [
+        ("generation", "scripted:one.json"),
+        ("generation", "scripted:two.json"),
+        ("analysis", "scripted:one.json"),
+        ("generation", "scripted:two.json"),
+    ]
+    assert document["model"] == "scripted:one.json,scripted:two.json"
+
+
 # --- the platform -----------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from kforge.records import (
     Interval,
     Receipt,
     Replication,
+    RuntimeFailure,
     Timing,
     best_attempt,
 )
@@ -291,6 +292,19 @@ def test_what_would_be_best_is_sanitized_and_the_finding_is_its_verdict(
     assert attempts[1].evaluation is not None
     assert "sanitized" in attempts[1].evaluation.labels
     assert (outcome.best, outcome.replication) == (1, None)
+
+
+@pytest.mark.slow
+def test_a_crash_is_told_with_the_line_of_the_kernel(run: RunFolder, cpu_judge: Judge, tmp_path: Path) -> None:
+    if isinstance(found := cpu_judge.platform.adapter.sanitizers(), platforms.NoSanitizer):
+        pytest.skip(found.reason)
+    model = scripted(tmp_path, OVERRUN.replace("x[i + 1]", "x[i + (int64_t(1) << 40)]"))
+    attempts, _ = drive(run, workshop(run, cpu_judge, model), RunLimits(1, replications=0))
+    verdict = attempts[0].verdict
+    assert isinstance(verdict, RuntimeFailure)
+    assert verdict.reason.startswith("the process was killed by SIGSEGV; under ASan and UBSan of g++")
+    assert "AddressSanitizer: SEGV, READ in twice" in verdict.reason
+    assert "x[i + (int64_t(1) << 40)]" in verdict.log, "the kernel's line is quoted"
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforge.errors import PromptTooLong
-from kforge.models import Exchange, ModelSettings, open_model
+from kforge.models import Exchange, ModelSettings, ensemble, open_model
 from kforge.models.names import is_same_model
 from kforge.models.provider_settings import unused_settings, wire_settings
 from kforge.models.providers import ProviderModel
@@ -152,3 +152,17 @@ def test_another_model_than_the_one_asked_is_reported(server, ask, tmp_path):
 )
 def test_a_dated_snapshot_is_the_same_model(asked, answered, same):
     assert is_same_model(asked, answered) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("openai:gpt-5", ["openai:gpt-5"]),
+        ("openai:gpt-5,anthropic:claude-x", ["openai:gpt-5", "anthropic:claude-x"]),
+        ("builtin, openai:tiny@http://host:1/v1 ,exchange", ["builtin", "openai:tiny@http://host:1/v1", "exchange"]),
+        ("replay:folder,with,commas", ["replay:folder,with,commas"]),
+        ("", [""]),
+    ],
+)
+def test_commas_separate_the_models_of_an_ensemble(text, names):
+    assert ensemble(text) == tuple(names)

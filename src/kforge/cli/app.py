@@ -170,7 +170,8 @@ def evaluate(
     report: ReportOptions,
     sets: Sets = None,
     sanitize: Annotated[
-        bool, typer.Option("--sanitize", help="Run a correct candidate under the platform's sanitizer as well.")
+        bool,
+        typer.Option("--sanitize", help="Run it under the platform's sanitizer, if it is correct or crashes."),
     ] = False,
 ) -> int:
     """Verify and time one candidate."""

@@ -11,7 +11,7 @@ from kforge.cli.output import documents, words
 from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import say
 from kforge.cli.receipts import signed
-from kforge.records import Candidate, Proof
+from kforge.records import Candidate, Proof, RuntimeFailure
 from kforge.session import open_judge, usable_platform
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def evaluate(
     ):
         judge.on_stage = display.stage
         evaluation = judge.evaluate(problem, candidate)
-        wanted = sanitize and evaluation.correct is not None
+        crashed = isinstance(evaluation.verdict, RuntimeFailure) and evaluation.verdict.crashed
+        wanted = sanitize and (evaluation.correct is not None or crashed)
         sanitization = judge.sanitize(problem, candidate) if wanted else None
     if report.receipt is not None:
         proof = signed(Proof(problem=problem, candidate=candidate, evaluation=evaluation), chosen.signing_key)

@@ -87,7 +87,8 @@ RunsFolder = Annotated[
     typer.Option("-o", "--output", help="Folder of the runs, as `forge -o` took it. Default: kforge-runs."),
 ]
 MODEL_HELP = (
-    "builtin (no model), replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. "
+    "builtin (no model), replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. With commas an ensemble: each "
+    "model writes a first program, and the best is grown. "
     "Default: KFORGE_MODEL, the config file, or builtin."
 )
 
@@ -149,7 +150,9 @@ class Growth(Limits):
     """What writes the programs of a run, and how long the run goes on."""
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
-    analyst: Annotated[str, typer.Option("--analyst", help="Model of the analysis agent. Default: --model.")] = ""
+    analyst: Annotated[
+        str, typer.Option("--analyst", help="Model of the analysis agent. Default: the (first) --model.")
+    ] = ""
     model_settings: Annotated[
         str,
         typer.Option(

@@ -168,7 +168,7 @@ class Judge:
         self._ask("build", BuildRequest(problem=problem, candidate=candidate if runs else None), Workload)
 
     def sanitize(self, problem: Problem, candidate: Candidate) -> Sanitization:
-        """Run a correct program under the platform's sanitizers, and return what they found. Speed is not judged."""
+        """Run a program under the platform's sanitizers, and return what they found. Speed is not judged."""
         verdict = scan(candidate.source)
         if verdict is not None:
             return Sanitization(outcome=NotSanitized(reason=f"the program was not run: {verdict.reason}"))

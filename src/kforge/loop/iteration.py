@@ -1,4 +1,5 @@
-"""One iteration of the loop, after the agents: evaluate, compare with the best, sanitize."""
+"""One iteration of the loop, after the agents: evaluate, compare with the best, sanitize what would be best or has
+crashed."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
 from kforge.loop.proving import HeadToHeads
+from kforge.loop.quiet import LABEL, is_disturbed
 from kforge.loop.workshop import R, once
 from kforge.problems.originality import UNCHANGED, is_unchanged
 from kforge.records import (
     Attempt,
     Evaluation,
+    RuntimeFailure,
     Sanitization,
     SanitizedClean,
     SanitizerFinding,
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from kforge.loop.workshop import Workshop
     from kforge.records import Candidate
     from kforge.store import RunFolder
+
+MEASURED_AGAIN = "evaluation_again"
+"""The stage of an evaluation that was repeated in a quieter moment."""
 
 
 class Iteration:
@@ -60,7 +66,9 @@ class Iteration:
             remarks=(*(advice.remarks if advice else ()), *answer.remarks),
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
-        attempt = HeadToHeads(self.run, self.workshop.judge).compared(attempt, self.attempts)
+        attempt = HeadToHeads(self.run, self.workshop.judge, self.workshop.quiet).compared(attempt, self.attempts)
+        if sanitize and isinstance(attempt.verdict, RuntimeFailure) and attempt.verdict.crashed:
+            return self._crash_explained(attempt, attempt.verdict)
         if sanitize and best_attempt([*self.attempts, attempt]) is attempt:
             attempt = self._sanitized(attempt)
         return attempt
@@ -82,15 +90,37 @@ class Iteration:
                 # the evaluator, not the candidate, failed: one more try with a fresh referee
                 return judge.evaluate(self.problem, candidate)
 
-        return self._once("evaluation", Evaluation, candidate, evaluate)
+        first = self._once("evaluation", Evaluation, candidate, evaluate)
+        if not is_disturbed(first) or not self._may_measure_again(candidate):
+            return first
+        again = self._once(MEASURED_AGAIN, Evaluation, candidate, evaluate)
+        if is_disturbed(again):
+            return first
+        return again.model_copy(update={"labels": (*again.labels, LABEL)})
+
+    def _may_measure_again(self, candidate: Candidate) -> bool:
+        """Return whether a quieter moment came, in this session or in one that was killed afterwards."""
+        done = self.run.stage(self.index, MEASURED_AGAIN, Evaluation, candidate.digest)
+        return done is not None or self.workshop.quiet.came()
+
+    def _crash_explained(self, attempt: Attempt, died: RuntimeFailure) -> Attempt:
+        """Return an attempt whose program died, with what the sanitizers say about it: the next repair reads the
+        kernel's line."""
+        assert attempt.candidate is not None
+        assert attempt.evaluation is not None
+        verdict = self._under_sanitizers(attempt.candidate).explained(died)
+        return attempt.model_copy(update={"evaluation": attempt.evaluation.model_copy(update={"verdict": verdict})})
+
+    def _under_sanitizers(self, candidate: Candidate) -> Sanitization:
+        sanitize = partial(self.workshop.judge.sanitize, self.problem, candidate)
+        return self._once("sanitization", Sanitization, candidate, sanitize)
 
     def _sanitized(self, attempt: Attempt) -> Attempt:
         """Return the attempt after the sanitizers. A finding becomes its verdict, which the next repair reads."""
         candidate, evaluation = attempt.candidate, attempt.evaluation
         assert candidate is not None
         assert evaluation is not None
-        sanitize = partial(self.workshop.judge.sanitize, self.problem, candidate)
-        outcome = self._once("sanitization", Sanitization, candidate, sanitize).outcome
+        outcome = self._under_sanitizers(candidate).outcome
         match outcome:
             case SanitizerFinding():
                 update: dict[str, object] = {"verdict": outcome.failure}

@@ -18,6 +18,7 @@ from kforge.models.exchange import Exchange, ExchangedModel, Question
 from kforge.models.images import Image, NamedImages, read_images
 from kforge.models.ledger import Ledger, ModelCall
 from kforge.models.model_settings import ModelSettings, NamedSettings
+from kforge.models.names import ensemble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ __all__ = [
     "Question",
     "Reply",
     "Request",
+    "ensemble",
     "is_remote",
     "open_model",
     "read_images",

@@ -6,8 +6,18 @@ import re
 
 _AT_URL = re.compile(r"(?P<model>.+?)@(?P<url>https?://.+)")
 """A model's name with the URL of its server, after the provider."""
+_NEXT = re.compile(r",(?=\s*(?:(?:builtin|exchange)\s*(?:,|$)|[a-z][a-z0-9-]*:))")
+"""The comma before the next model of an ensemble."""
 _SNAPSHOT = re.compile(r"[-@:](?:\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|latest)")
 """What providers append to a model's name for one of its versions: `-2025-08-07`, `@20250929`, `-0613`, `:latest`."""
+
+
+def ensemble(names: str) -> tuple[str, ...]:
+    """Return the models that a text names: one, or several that are separated by commas.
+
+    A comma that no name of a model follows belongs to a name, such as that of a recording's folder.
+    """
+    return tuple(name.strip() for name in _NEXT.split(names))
 
 
 def provider_and_model(name: str) -> tuple[str, str, str]:

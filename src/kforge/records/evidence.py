@@ -197,7 +197,7 @@ class NotSanitized(Record):
 
 
 class Sanitization(Record):
-    """The result of running a correct program under its platform's sanitizers."""
+    """The result of running a program, correct or one that died, under its platform's sanitizers."""
 
     outcome: SanitizedClean | SanitizerFinding | NotSanitized = Field(discriminator="state")
     seconds: Amount = 0.0
@@ -207,6 +207,17 @@ class Sanitization(Record):
     def finding(self) -> SanitizerFinding | None:
         """The finding, if there is one; otherwise None."""
         return self.outcome if isinstance(self.outcome, SanitizerFinding) else None
+
+    def explained(self, died: RuntimeFailure) -> RuntimeFailure:
+        """Return the verdict on a program that died, with what the sanitizers say about it: the error and its place in
+        the kernel, or that they found nothing."""
+        match self.outcome:
+            case SanitizerFinding(sanitizer=name, failure=RuntimeFailure() as failure) if failure.reason != died.reason:
+                reason = f"{died.reason}; under {name}: {failure.reason}"
+                return died.model_copy(update={"reason": reason, "log": failure.log or died.log})
+            case SanitizedClean(sanitizer=name, cases=cases):
+                return died.model_copy(update={"reason": f"{died.reason}; {name} found nothing in {cases} cases"})
+        return died
 
 
 class Proof(Record):

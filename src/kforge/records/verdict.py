@@ -149,6 +149,11 @@ class RuntimeFailure(Record):
     log: str = ""
     """The traceback inside the candidate if it raised; the end of its output if it died."""
 
+    @property
+    def crashed(self) -> bool:
+        """Whether the program died of its own error. SIGKILL is most often the system's, when memory runs out."""
+        return self.fault == "died" and "SIGKILL" not in self.reason
+
 
 class Mismatch(Record):
     """An output has the wrong structure, shape, dtype or values, as `kind` says."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from kforge.search.beam import BeamSearch
 from kforge.search.best_of import BestOfSearch
+from kforge.search.ensemble import EnsembleSearch
+from kforge.search.history import root
 from kforge.search.linear import LinearSearch
 from kforge.search.moves import Move, Optimize, Repair, Strategy, Write
 from kforge.search.tree import TreeSearch
@@ -19,7 +21,7 @@ from kforge.search.tree import TreeSearch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CHOICES", "LinearSearch", "Move", "Optimize", "Repair", "Strategy", "Write", "strategy"]
+__all__ = ["CHOICES", "LinearSearch", "Move", "Optimize", "Repair", "Strategy", "Write", "root", "strategy"]
 
 CHOICES = "linear, best-of:N, beam:K or tree"
 """The values of `--search`, as help texts and messages name them."""
@@ -29,13 +31,18 @@ _SINGLE: dict[str, Callable[[], Strategy]] = {"linear": LinearSearch, "tree": Tr
 _WIDE: dict[str, Callable[[int], Strategy]] = {"best-of": BestOfSearch, "beam": BeamSearch}
 
 
-def strategy(name: str) -> Strategy:
-    """Return the strategy of this name. Raises ValueError with one line that says what is possible."""
+def strategy(name: str, writers: int = 1) -> Strategy:
+    """Return the strategy of this name for an ensemble of so many writers, each of which writes a first program.
+
+    Raises ValueError with one line that says what is possible.
+    """
     if name in _SINGLE:
-        return _SINGLE[name]()
+        return _SINGLE[name]() if writers == 1 else EnsembleSearch(writers, _SINGLE[name]())
     kind, colon, width = name.partition(":")
     if kind not in _WIDE or not colon:
         raise ValueError(f"unknown search {name[:40]!a}; choose {CHOICES}")
     if not (width.isascii() and width.isdecimal() and len(width) < 4 and 1 <= int(width) <= WIDEST):
         raise ValueError(f"the number in {kind}:N must be between 1 and {WIDEST}, not {width[:40]!a}")
+    if int(width) < writers:
+        raise ValueError(f"{name} writes fewer first programs than the {writers} models of the ensemble")
     return _WIDE[kind](int(width))

@@ -43,6 +43,13 @@ def chain(attempts: Sequence[Attempt], leaf: Attempt) -> list[Attempt]:
     return found
 
 
+def root(attempts: Sequence[Attempt], leaf: Attempt) -> Attempt:
+    """Return the first program from which an attempt was grown, over all its rewrites and repairs."""
+    while leaf.parent is not None:
+        leaf = attempts[leaf.parent]
+    return leaf
+
+
 def repeats(attempts: Sequence[Attempt], last: Attempt) -> int:
     """Return how often the same program had the same state before this attempt."""
     return sum(
