@@ -64,7 +64,7 @@ from kforge.store import Header, RunFolder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.records import Problem
+    from kforge.records import Attempt, Problem
 
 KINDS = ("smooth", "valleys")
 """Kinds of scripts."""
@@ -165,7 +165,7 @@ class ScriptedAgents:
         self.left = budget
         self.asked: Counter[str] = Counter()
 
-    def at(self, step: int) -> ScriptedAgents:  # noqa: ARG002 - the answer depends on the program only
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> ScriptedAgents:  # noqa: ARG002 - the program decides
         return self
 
     def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002

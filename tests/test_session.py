@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kforge import settings
 from kforge.agents import AnalysisAgent
-from kforge.errors import InputError, ModelError, PlatformError, ProblemError, RunError
+from kforge.errors import InputError, ModelError, PlatformError, ProblemError, RunError, WaitingForReplies
 from kforge.loop import RunLimits
 from kforge.models import Image
-from kforge.records import Problem, TensorSpec, Workload
+from kforge.records import (
+    Attempt,
+    Candidate,
+    Comparison,
+    Correct,
+    Evaluation,
+    Interval,
+    Outcome,
+    Problem,
+    Receipt,
+    Replication,
+    TensorSpec,
+    Timing,
+    Usage,
+    Workload,
+)
 from kforge.run_options import RunOptions, choose_model, options_of
 from kforge.session import Session, platform_at_hand, usable_platform
 from kforge.store import Header, RunFolder
+from kforge.store.program_memory import ProgramMemory, Remembered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -260,3 +277,100 @@ def test_a_run_that_would_draw_does_not_begin_without_matplotlib(
     with pytest.raises(InputError, match=r"--profile-as image needs matplotlib.* pip install 'kforge\[pictures\]'"):
         Session.begin(Problem(name="p", source=""), options, chosen, root=chosen.runs)
     assert not chosen.runs.exists()
+
+
+# --- memory across runs -------------------------------------------------------------------------------------
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, {axis})
+
+
+def get_inputs():
+    return [torch.randn(4)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def proven(index: int = 0, low: float = 1.5) -> Attempt:
+    speedup = Interval(low=low, median=low + 0.1, high=low + 0.2)
+    eager = Comparison(baseline="eager", identity="", seconds=1.0, speedup=speedup)
+    receipt = Receipt(
+        problem="p", candidate="c", platform="null", precision="strict", seed="s", device="a device", versions={},
+        sandbox="none", timer="none",
+    )  # fmt: skip
+    timing = Timing(seconds=speedup, comparisons=(eager,), pairs=20)
+    verdict = Correct(max_error=0.0, tolerance=1e-5, cases=20, timing=timing)
+    candidate = Candidate(source="class ModelNew: ...\n", platform="null")
+    evaluation = Evaluation(verdict=verdict, receipt=receipt)
+    return Attempt(index=index, phase="functional", candidate=candidate, evaluation=evaluation)
+
+
+@pytest.mark.parametrize(
+    ("low", "is_repeated", "changed", "is_kept"),
+    [
+        (1.5, True, {}, True),
+        (1.5, False, {}, False),
+        (0.9, True, {}, False),
+        (1.5, True, {"remember": False}, False),
+        (1.5, True, {"memory_without": "other, soft*"}, False),
+    ],
+)
+def test_only_a_program_that_was_repeated_and_is_proven_faster_is_kept(
+    run: RunFolder,
+    chosen: Settings,
+    tmp_path: Path,
+    low: float,
+    is_repeated: bool,
+    changed: dict[str, Any],
+    is_kept: bool,
+) -> None:
+    chosen = replace(chosen, cache=tmp_path / "cache")
+    problem = Problem(name="softmax", source=MODEL.format(axis=0))
+    options = {**run.header.options, **changed}
+    header = run.header.model_copy(update={"problem": problem, "id": "20261118-1-softmax-aaaa", "options": options})
+    made = RunFolder.create(chosen.runs, header, chosen.signing_key)
+    best = proven(low=low)
+    assert best.evaluation is not None
+    replication = Replication(evaluations=(best.evaluation,)) if is_repeated else None
+    outcome = Outcome(stopped="done", best=0, replication=replication, usage=Usage(), seconds=1.0)
+    with made.writing():
+        made.commit(best)
+        made.finish(outcome)
+    with Session.resume(made, chosen) as session:
+        session._remember(outcome)
+        memory = ProgramMemory(chosen.cache, "a device", "null", session.options.policy)
+    other = Problem(name="other", source=MODEL.format(axis=-1))
+    assert [each.problem for each in memory.recall(other, run.header.workload)] == ["softmax"] * is_kept
+
+
+def test_programs_of_like_problems_are_told_unless_memory_is_off(
+    chosen: Settings, tmp_path: Path, run: RunFolder
+) -> None:
+    chosen = replace(chosen, cache=tmp_path / "cache")
+    problem = Problem(name="softmax", source=MODEL.format(axis=0))
+    known = Remembered.of(Problem(name="like", source=MODEL.format(axis=-1)), run.header.workload, [proven()],
+                          proven().evaluation)  # fmt: skip
+    assert known is not None
+
+    def prompt(**changed: Any) -> str:
+        options = OPTIONS.model_copy(update=changed)
+        with Session.begin(problem, options, chosen, root=chosen.runs) as session:
+            ProgramMemory(chosen.cache, session.judge.device(), "null", options.policy).keep(known)
+            with pytest.raises(WaitingForReplies):
+                list(session.attempts())
+            (file,) = session.run.exchange.glob("*.prompt.md")
+            return file.read_text()
+
+    told = "- like (softmax; float32[4] to float32[4]): the first program; 1.60x (1.50 to 1.70) over eager"
+    assert told in prompt()
+    assert "What worked on this device before" not in prompt(remember=False)
+    assert "What worked on this device before" not in prompt(memory_without="l*")

@@ -44,6 +44,10 @@ class RunOptions(EvaluationPolicy):
     sanitize: bool = True
     search: str = "linear"
     """Which attempts are continued: `linear`, `best-of:N`, `beam:K` or `tree`."""
+    remember: bool = True
+    """Whether programs of earlier runs on this device are told to the agents, and this run's best one is kept."""
+    memory_without: str = ""
+    """Names of problems, with wildcards and separated by commas, that the memory neither tells nor keeps."""
     seed: str = ""
     """`smith`: the smith writes the first program, and the model goes on from there."""
     plan: str = ""

@@ -16,7 +16,7 @@ from kforge import platforms
 from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, ReferenceProgram
 from kforge.errors import PlatformError
 from kforge.evaluation import Judge
-from kforge.loop import Workshop, forge, measured_facts
+from kforge.loop import QuietMoments, Workshop, forge, measured_facts
 from kforge.models import CallBudget, ModelSettings, is_remote, open_model
 from kforge.run_options import SMITH, RunOptions, check_images, check_models, extend, first_writer, options_of
 from kforge.search import strategy
@@ -26,6 +26,7 @@ from kforge.smith.memory import PlanMemory
 from kforge.smith.plan import said_in
 from kforge.store import Budgets, Consent, Header, RunFolder, trust
 from kforge.store.carried import find_images
+from kforge.store.program_memory import ProgramMemory, Remembered, is_named
 
 if TYPE_CHECKING:
     from collections import abc
@@ -140,7 +141,7 @@ class Session:
             if first_writer(options.model, options.seed) == BUILTIN:
                 # kept in the header, so that a resumed run begins with the same plan
                 if plan is None:
-                    plan = _memory_of(options, settings).recall(problem, judge.device())
+                    plan = _recalled_plan(problem, options, settings, judge)
                     plan = plan or said_in(options.reference) or ""
                 options = options.model_copy(update={"plan": plan})
             header = Header.new(
@@ -209,12 +210,39 @@ class Session:
                 judge=self.judge,
                 watch=watch,
                 search=strategy(self.options.search, len(generators)),
+                quiet=QuietMoments(self.settings.limits.longest_timing, self.options.budget_minutes * 60, watch),
                 at_once=AT_ONCE if all(is_remote(name) for name, _ in self.options.models) else 1,
             )
             outcome = yield from forge(self.run, workshop, self.options.limits, self._began)
-        if (best := self.run.best()) is not None and self._is_smiths(best):
-            _memory_of(self.options, self.settings).keep(self.run.header.problem, best)
+        self._remember(outcome)
         return outcome
+
+    def _remember(self, outcome: Outcome) -> None:
+        """Keep what worked: the smith's plan, or the program of a model that stayed correct and is proven faster."""
+        best, header, reported = self.run.best(), self.run.header, self.run.reported()
+        if best is None or reported is None or not self.run.is_signed(self.settings.signing_key):
+            return
+        if not _may_remember(header.problem, self.options):
+            return
+        if self._is_smiths(best):
+            _memory_of(self.options, self.settings).keep(header.problem, best)
+        elif outcome.replication is not None:
+            attempts = self.run.attempts()
+            lineage = [best]
+            while (parent := lineage[0].parent) is not None:
+                lineage.insert(0, attempts[parent])
+            if (found := Remembered.of(header.problem, header.workload, lineage, reported)) is not None:
+                self._programs(reported.receipt.device).keep(found)
+
+    def _recalled(self) -> tuple[Remembered, ...]:
+        """Return programs of earlier runs for other problems that are like this one."""
+        if not self.options.remember:
+            return ()
+        header, without = self.run.header, self.options.memory_without
+        return self._programs(self.judge.device()).recall(header.problem, header.workload, without)
+
+    def _programs(self, device: str) -> ProgramMemory:
+        return ProgramMemory(self.settings.cache, device, self.options.platform, self.options.policy)
 
     def _new_budget(self) -> CallBudget:
         """Return what is left of the run's budgets. Time before an interruption counts until the last attempt."""
@@ -267,6 +295,7 @@ class Session:
             measured=measured_facts(self.judge, self.run.header.problem),
             template_set=self.options.prompts,
             most_tokens=self.options.prompt_tokens,
+            remembered=self._recalled(),
         )
 
     def _reference(self) -> ReferenceProgram | None:
@@ -327,10 +356,20 @@ def build_ahead(problem: Problem, options: RunOptions, settings: Settings, platf
     if first_writer(options.model, options.seed) == BUILTIN:
         from kforge.smith.brain import Smith  # imports torch, which nothing else here does
 
-        plan = _memory_of(options, settings).recall(problem, judge.device())
+        plan = _recalled_plan(problem, options, settings, judge)
         candidate = Smith(platform, plan).write(problem, judge.describe(problem)).candidate
     judge.build(problem, candidate)
 
 
 def _memory_of(options: RunOptions, settings: Settings) -> PlanMemory:
     return PlanMemory(settings.cache, options.platform, options.policy)
+
+
+def _recalled_plan(problem: Problem, options: RunOptions, settings: Settings, judge: Judge) -> str:
+    """Return the smith's plan that was best for this problem on this device; empty if none is known or wanted."""
+    return _memory_of(options, settings).recall(problem, judge.device()) if _may_remember(problem, options) else ""
+
+
+def _may_remember(problem: Problem, options: RunOptions) -> bool:
+    """Return whether results for this problem may be kept and used in later runs."""
+    return options.remember and not is_named(problem.name, options.memory_without)

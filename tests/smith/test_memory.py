@@ -155,7 +155,8 @@ def test_only_what_the_smith_made_is_remembered(
     header = Header.new(
         problem=PROBLEM, workload=WORKLOAD, platform="null", model=model, analyst=model, options=options.model_dump()
     )
-    best = attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5).model_copy(update={"index": index})
+    parent = index - 1 if index else None
+    best = attempt(f"{PLAN.line()}\nclass ModelNew: ...", 1.5).model_copy(update={"index": index, "parent": parent})
     with Session.resume(RunFolder.create(tmp_path / "runs", header, own.signing_key), own) as session:
         assert session._is_smiths(best) == is_kept
         (session.run.path / "signature").unlink()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
 from kforge.choices import ProfileForm
 from kforge.errors import InputError
+from kforge.prompts.rendering import template_sets
 from kforge.records.policy import CHOICES
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class ForgeOptions(TypedDict, total=False):
     model_settings: str
     analyst_settings: str
     search: str
+    remember: bool
+    memory_without: str
     iterations: int
     target_speedup: float
     budget_minutes: float
@@ -42,6 +45,8 @@ class ForgeOptions(TypedDict, total=False):
     compile_baseline: bool
     compile_mode: str
     profile_as: str
+    prompts: str
+    prompt_tokens: int
     images: Sequence[str | Path]
 
 
@@ -118,6 +123,8 @@ def check_options(options: ForgeOptions) -> None:
         _choice(rule, given[rule], CHOICES[rule])
     if "profile_as" in given:
         _choice("profile_as", given["profile_as"], tuple(map(str, ProfileForm)))
+    if "prompts" in given:
+        _choice("prompts", given["prompts"], template_sets())
     if "search" in given:
         _strategy(given["search"])
     images = given.get("images", ())

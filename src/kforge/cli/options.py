@@ -177,6 +177,14 @@ class Growth(Limits):
             help="Which attempts are continued: linear (the paper), best-of:N, beam:K or tree.",
         ),
     ] = "linear"
+    remember: Annotated[
+        bool,
+        typer.Option("--use-memory/--no-memory", help="Tell the agents which programs were faster in earlier runs."),
+    ] = True
+    memory_without: Annotated[
+        str,
+        typer.Option("--memory-without", help="Problems that the memory neither tells nor keeps: 'softmax*,mean'."),
+    ] = ""
     iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5
     target_speedup: Annotated[
         float,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
 from kforge.loop.proving import HeadToHeads
+from kforge.loop.quiet import LABEL, is_disturbed
 from kforge.loop.workshop import R, once
 from kforge.problems.originality import UNCHANGED, is_unchanged
 from kforge.records import (
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from kforge.loop.workshop import Workshop
     from kforge.records import Candidate
     from kforge.store import RunFolder
+
+MEASURED_AGAIN = "evaluation_again"
+"""The stage of an evaluation that was repeated in a quieter moment."""
 
 
 class Iteration:
@@ -62,7 +66,7 @@ class Iteration:
             remarks=(*(advice.remarks if advice else ()), *answer.remarks),
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
-        attempt = HeadToHeads(self.run, self.workshop.judge).compared(attempt, self.attempts)
+        attempt = HeadToHeads(self.run, self.workshop.judge, self.workshop.quiet).compared(attempt, self.attempts)
         if sanitize and isinstance(attempt.verdict, RuntimeFailure) and attempt.verdict.crashed:
             return self._crash_explained(attempt, attempt.verdict)
         if sanitize and best_attempt([*self.attempts, attempt]) is attempt:
@@ -86,7 +90,18 @@ class Iteration:
                 # the evaluator, not the candidate, failed: one more try with a fresh referee
                 return judge.evaluate(self.problem, candidate)
 
-        return self._once("evaluation", Evaluation, candidate, evaluate)
+        first = self._once("evaluation", Evaluation, candidate, evaluate)
+        if not is_disturbed(first) or not self._may_measure_again(candidate):
+            return first
+        again = self._once(MEASURED_AGAIN, Evaluation, candidate, evaluate)
+        if is_disturbed(again):
+            return first
+        return again.model_copy(update={"labels": (*again.labels, LABEL)})
+
+    def _may_measure_again(self, candidate: Candidate) -> bool:
+        """Return whether a quieter moment came, in this session or in one that was killed afterwards."""
+        done = self.run.stage(self.index, MEASURED_AGAIN, Evaluation, candidate.digest)
+        return done is not None or self.workshop.quiet.came()
 
     def _crash_explained(self, attempt: Attempt, died: RuntimeFailure) -> Attempt:
         """Return an attempt whose program died, with what the sanitizers say about it: the next repair reads the

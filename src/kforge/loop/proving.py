@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
+from kforge.loop.quiet import QuietMoments, is_disturbed
 from kforge.loop.workshop import once
 from kforge.records import Disproof, Evaluation, HeadToHead, Replication, best_attempt, recorded
 
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 class HeadToHeads:
     """Times attempts against each other, each pair once in a run."""
 
-    def __init__(self, run: RunFolder, judge: Judge) -> None:
+    def __init__(self, run: RunFolder, judge: Judge, quiet: QuietMoments | None = None) -> None:
+        """`quiet`: waits for quieter moments, where other processes leave a pair undecided."""
         self.run = run
         self.judge = judge
+        self.quiet = quiet or QuietMoments()
 
     def compared(self, attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
         """Return the attempt with the finding of its program against the best earlier one, if both can be timed."""
@@ -50,7 +53,14 @@ class HeadToHeads:
             except EvaluationError:
                 return judge.head_to_head(problem, candidate, rival)  # the evaluator failed: a fresh referee tries
 
-        return once(self.run, challenger.index, f"against_{best.index}", HeadToHead, candidate, compare)
+        stage = f"against_{best.index}"
+        first = once(self.run, challenger.index, stage, HeadToHead, candidate, compare)
+        again = f"{stage}_again"
+        is_done = self.run.stage(challenger.index, again, HeadToHead, candidate.digest) is not None
+        if not is_disturbed(first) or not (is_done or self.quiet.came()):
+            return first
+        second = once(self.run, challenger.index, again, HeadToHead, candidate, compare)
+        return first if is_disturbed(second) else second
 
     def recorded_or_held(self, challenger: Attempt, best: Attempt) -> HeadToHead:
         """Return the finding that the attempt records; where it had another rival, that of a new head-to-head."""
@@ -79,7 +89,7 @@ class Prover:
             disproved.append(Disproof(attempt=best.index, reason=reason))
             left.remove(best)
             # what lost to the removed program may be faster than those that are left
-            compare = HeadToHeads(self.run, self.workshop.judge).recorded_or_held
+            compare = HeadToHeads(self.run, self.workshop.judge, self.workshop.quiet).recorded_or_held
         return best, None, tuple(disproved)
 
     def _replicate(self, attempt: Attempt, times: int) -> Replication:

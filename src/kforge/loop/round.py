@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kforge.errors import NothingLeft, WaitingForReplies
+from kforge.evaluation.constants import BUSY_SHARE
 from kforge.loop.questions import Questions
 from kforge.loop.workshop import once
 from kforge.records import Correct, Profile, Usage
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from kforge.loop.limits import RunLimits
     from kforge.loop.workshop import Workshop
-    from kforge.records import Attempt, Recommendation
+    from kforge.records import Attempt, Candidate, Recommendation
     from kforge.roles import Answer, Generator
     from kforge.search import Move
     from kforge.store import RunFolder
@@ -63,6 +64,7 @@ class Round:
         self.run = run
         self.workshop = workshop
         self.attempts = tuple(attempts)
+        self._known = self.attempts[: workshop.search.begin_of_round(len(attempts))]
         self.moves = moves
         self.limits = limits
         self._questions = Questions(workshop.at_once if len(moves) > 1 and not limits.counts_cost else 1)
@@ -116,8 +118,17 @@ class Round:
         assert candidate is not None
         assert isinstance(verdict, Correct)
         seconds = verdict.timing.seconds.median if verdict.timing is not None else 0.0
-        profile = partial(self.workshop.judge.profile, self.run.header.problem, candidate, seconds)
+        profile = partial(self._profile_quietly, candidate, seconds)
         return once(self.run, parent.index, "profile", Profile, candidate, profile)
+
+    def _profile_quietly(self, candidate: Candidate, seconds: float) -> Profile:
+        """Return the profile of a program, taken in a quiet moment; where none came, the profile says so."""
+        share = self.workshop.quiet.wait()
+        profile = self.workshop.judge.profile(self.run.header.problem, candidate, seconds)
+        if share <= BUSY_SHARE:
+            return profile
+        said = f"Disturbed: other processes used {share:.0%} of the machine, so small differences here mean nothing."
+        return profile.model_copy(update={"digest_text": f"{said}\n\n{profile.digest_text}"})
 
     def _advise(self, index: int, move: Optimize, profile: Profile) -> Callable[[], Advice]:
         """Return a function that waits for the advice which a move follows."""
@@ -135,7 +146,7 @@ class Round:
     def _recommend(self, index: int, move: Optimize, profile: Profile) -> Advice:
         assert move.parent.candidate is not None
         self.workshop.watch("asking the performance analysis agent")
-        header, agent = self.run.header, self.workshop.analyst.at(index, self.attempts)
+        header, agent = self.run.header, self.workshop.analyst.at(index, self._known)
         facts = header.problem, header.workload, move.parent.candidate, profile
         try:
             advice = agent.recommend(*facts, move.tried, move.untried)
@@ -148,7 +159,7 @@ class Round:
         recommendation = advice().recommendation if advice is not None else None
         self.workshop.watch("asking the generation agent")
         first = index if isinstance(move, Write) else root(self.attempts, move.parent).index
-        answer = self._ask(self.workshop.writer(first).at(index, self.attempts), move, recommendation)
+        answer = self._ask(self.workshop.writer(first).at(index, self._known), move, recommendation)
         self._costs.append((index, answer.usage))
         return answer
 

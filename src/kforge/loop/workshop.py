@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from kforge.loop.quiet import QuietMoments
 from kforge.records import Record
 from kforge.search import LinearSearch
 
@@ -30,6 +31,8 @@ class Workshop:
     watch: Callable[[str], None] = lambda _: None
     """Gets short progress reports, for a live display. It may be called from several threads."""
     search: Strategy = field(default_factory=LinearSearch)
+    quiet: QuietMoments = field(default_factory=QuietMoments)
+    """Waits for quieter moments; by default never."""
     at_once: int = 1
     """Most model calls in flight. More than one only for models that answer over a network."""
     further: tuple[Generator, ...] = ()

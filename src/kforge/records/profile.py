@@ -85,6 +85,10 @@ class AuthoredCode(Record):
     """Of the samples in kernels: the share of instructions that use each kind of registers."""
     elsewhere: dict[str, Amount] = Field(default_factory=dict)
     """Share of the samples in other libraries, by file name."""
+    counters: dict[str, Amount] = Field(default_factory=dict)
+    """Events of the processor in one call, by name: cycles, instructions, cache misses, mispredicted branches."""
+    uncounted: str = ""
+    """Why no events were counted; empty if some were."""
     missing: str = ""
     """What could not be told, and why; empty if nothing is missing."""
 

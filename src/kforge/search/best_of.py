@@ -23,8 +23,11 @@ class BestOfSearch:
 
     def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
         """Return what is left of the present round."""
-        done = len(attempts) % self.width
-        return self._round(attempts[: len(attempts) - done], exhausted)[done:]
+        begin = self.begin_of_round(len(attempts))
+        return self._round(attempts[:begin], exhausted)[len(attempts) - begin :]
+
+    def begin_of_round(self, index: int) -> int:
+        return index - index % self.width
 
     def _round(self, attempts: Sequence[Attempt], exhausted: Set[int]) -> tuple[Move, ...]:
         if not attempts:

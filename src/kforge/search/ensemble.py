@@ -38,3 +38,7 @@ class EnsembleSearch:
             return (improve(attempts, best),) if best.index not in exhausted else ()
         furthest = history.furthest(attempts)
         return (Repair(furthest, history.repeats(attempts, furthest)),)
+
+    def begin_of_round(self, index: int) -> int:
+        """Return 0 for the first programs, which are one round; for later attempts what the other strategy says."""
+        return 0 if index < self.writers else self.then.begin_of_round(index)

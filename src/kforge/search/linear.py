@@ -25,6 +25,9 @@ class LinearSearch:
             return (Repair(last, history.repeats(attempts, last)),)
         return (improve(attempts, best),) if best.index not in exhausted else ()
 
+    def begin_of_round(self, index: int) -> int:
+        return index
+
 
 def is_worth_repairing(attempts: Sequence[Attempt], last: Attempt) -> bool:
     """Return whether an attempt failed and has not had its repairs yet."""

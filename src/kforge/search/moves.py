@@ -59,3 +59,8 @@ class Strategy(Protocol):
         `exhausted`: indices of programs for which nothing is left worth trying. They are not improved any more.
         """
         ...
+
+    def begin_of_round(self, index: int) -> int:
+        """Return the index of the first attempt in the round of this attempt. Agents are told of the attempts before
+        it only, so that a question does not depend on which siblings are at their end."""
+        ...

@@ -54,6 +54,9 @@ class TreeSearch:
         ]
         return (_best(nodes),) if nodes else ()
 
+    def begin_of_round(self, index: int) -> int:
+        return index
+
 
 class _Node(NamedTuple):
     """A move that the tree could make, with its expected gain for each model call: new advice costs one more."""

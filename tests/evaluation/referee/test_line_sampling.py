@@ -61,5 +61,6 @@ def test_the_busiest_loop_is_named_with_the_compilers_report(tmp_path: Path, cle
     assert code.loops[0].line == 7
     assert code.loops[0].text == "for (int64_t i = 0; i < columns; ++i) {"
     assert code.loops[0].report.startswith("not vectorized: ")
+    assert bool(code.counters) != bool(code.uncounted)
     assert code.loops[0].text in profile.digest_text
     assert code.loops[0].report in profile.digest_text

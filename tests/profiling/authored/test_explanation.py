@@ -98,3 +98,10 @@ def test_the_page_shows_loops_and_the_lines_that_are_no_whole_loop() -> None:
         "  outside kernels       libm.so.6 15% (calls of <cmath>), libgomp.so.1 10% (threads that wait for others)",
         page.COUNTED_FROM,
     ]
+
+
+def test_the_page_tells_events_or_why_there_are_none() -> None:
+    code = AuthoredCode(samples=9, share=0.0, counters={"cycles": 2e6, "instructions": 3e6, "cache misses": 1200.0})
+    assert "  counted in a call     1.50 instructions a cycle, 3 M instructions, 1.2 k cache misses" in page.lines(code)
+    none = AuthoredCode(samples=9, share=0.0, uncounted="it is a virtual machine")
+    assert "  hardware counters     not available on this machine: it is a virtual machine" in page.lines(none)

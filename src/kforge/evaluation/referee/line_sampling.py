@@ -1,14 +1,16 @@
-"""Samples a running program from outside, and lets its worker say to which lines of its kernels the samples belong.
-(torch)"""
+"""Samples a running program from outside, counts the processor's events, and lets the worker say to which lines of its
+kernels the samples belong. (torch)"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation.constants import MAX_CALLS_PER_BLOCK
 from kforge.evaluation.timing.fresh_inputs import sets_in_memory
+from kforge.evaluation.worker_client.hardware_counters import Counters, NoCounters
 from kforge.records import AuthoredCode
 
 if TYPE_CHECKING:
@@ -43,4 +45,17 @@ def sampled(client: WorkerClient, instance: Instance, seconds: float, output_byt
             break
         client.block.prepare([inputs], times=calls)
         found.update(client.block.sample(LOOKS))
-    return client.explain(found)
+    return client.explain(found).model_copy(update=_counted(client, inputs, calls))
+
+
+def _counted(client: WorkerClient, inputs: list[Any], calls: int) -> dict[str, Any]:
+    """Return the fields about the processor's events in one call, or why they cannot be counted."""
+    client.block.prepare([inputs], times=calls)
+    try:
+        counters = Counters.open(client.pid)
+    except NoCounters as reason:
+        return {"counters": {}, "uncounted": str(reason)}
+    with closing(counters):
+        counters.start()
+        client.block.run()
+        return {"counters": {name: count / calls for name, count in counters.stop().items()}, "uncounted": ""}

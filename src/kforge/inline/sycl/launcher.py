@@ -68,7 +68,7 @@ def load() -> Any:
     except OSError as error:
         raise ToolchainError(f"SYCL's runtime cannot be loaded: {error}") from error
     for name, types in _FUNCTIONS.items():
-        function = native[name]
+        function = getattr(native, name)  # native[name] would make a new object each time
         function.argtypes, function.restype = types, ctypes.c_char_p
     return native
 

@@ -13,8 +13,8 @@ class Adapter(ElsewhereAdapter):
 
     language = "sycl"
     driver = (
-        "launcher", "libsycl", "libur_", "libze_", "libigc", "libOpenCL", "libintelocl", "libcommon_clang", "libtbb",
-        "libumf", "libhwloc",
+        "libsycl", "libur_", "libze_", "libigc", "libOpenCL", "libintelocl", "libcommon_clang", "libtbb", "libumf",
+        "libhwloc",
     )  # fmt: skip
     nodes = ("/etc/OpenCL/vendors", "/dev/dri/*", "/dev/dxg")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.profiling.wording import cut, percent
+from kforge.profiling.wording import amount, cut, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kforge.records import AuthoredCode, SourceLoop
 
@@ -57,6 +57,10 @@ def _facts(code: AuthoredCode) -> Iterator[tuple[str, str]]:
         yield "instructions sampled", ", ".join(kinds)
     if code.elsewhere:
         yield "outside kernels", ", ".join(_library(name, share) for name, share in code.elsewhere.items())
+    if code.counters:
+        yield "counted in a call", ", ".join(_counts(code.counters))
+    elif code.uncounted:
+        yield "hardware counters", f"not available on this machine: {code.uncounted}"
     if code.missing:
         yield "not available", code.missing
 
@@ -65,3 +69,13 @@ def _library(name: str, share: float) -> str:
     """Return the text about samples in a library, with what it means where that is known."""
     meaning = next((f" ({words})" for start, words in MEANINGS.items() if name.startswith(start)), "")
     return f"{name} {percent(share)}{meaning}"
+
+
+def _counts(counters: Mapping[str, float]) -> Iterator[str]:
+    """Yield the figures that the processor's events give."""
+    cycles, instructions = counters.get("cycles"), counters.get("instructions")
+    if cycles and instructions:
+        yield f"{instructions / cycles:.2f} instructions a cycle"
+    for name, count in counters.items():
+        if name != "cycles":
+            yield f"{amount(count, '').strip()} {name}"
