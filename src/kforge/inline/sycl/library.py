@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ALWAYS = ("-ffp-model=precise",)
 """Flags of every build. Without this one the compiler may assume that there is no NaN and no infinity."""
 _DEFAULT_GROUP = 256
+_PLACE = re.compile(r"\S*\brtc_\d+\.cpp:(?P<line>\d+)")
+"""How SYCL's compiler names a line of the text that it compiled, in which the prelude comes first."""
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:
@@ -52,8 +55,15 @@ def _kernel(source: str, flags: tuple[str, ...], name: str) -> Any:
 
 @cache
 def prelude() -> str:
-    """Return the text that comes before every source. After it, compilers call the source `kernel.cpp`."""
+    """Return the text that comes before every source. Lines are counted anew after it."""
     return (resources.files(__package__) / "prelude.hpp").read_text(encoding="utf-8")
+
+
+def plain(log: str) -> str:
+    """Return a compiler's log in the form of other compilers: not indented, and with lines of `kernel.cpp`."""
+    before = prelude().count("\n")
+    lines = [line.lstrip("\t") for line in log.splitlines()]
+    return _PLACE.sub(lambda place: f"kernel.cpp:{int(place['line']) - before}", "\n".join(lines))
 
 
 def _program(device: Device, source: str, options: tuple[str, ...]) -> ctypes.c_void_p:
@@ -62,7 +72,7 @@ def _program(device: Device, source: str, options: tuple[str, ...]) -> ctypes.c_
     text = f"{prelude()}{source}"
     error = device.native.kforge_build(text.encode(), "\n".join(options).encode(), ctypes.byref(program))
     if error is not None:
-        log = error.decode(errors="replace")
+        log = plain(error.decode(errors="replace"))
         raise CompileError(diagnostics.trim(log), log)
     return program
 
