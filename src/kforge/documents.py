@@ -47,6 +47,10 @@ def attempt(value: Attempt) -> dict[str, Any]:
         document["parent"] = value.parent
     if value.recommendation is not None:
         document["recommendation"] = as_json(value.recommendation)
+    if value.others:
+        document["other_ideas"] = [as_json(each) for each in value.others]
+    if value.exhausted:
+        document["exhausted"] = list(value.exhausted)
     if value.remarks:
         document["remarks"] = list(value.remarks)
     outcome = evaluation(value.evaluation) if value.evaluation is not None else as_json(value.verdict)
