@@ -89,11 +89,10 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
             chosen = evaluation(best.evaluation)
             kept = ("speedup", "findings", "doubts", "seconds", "pairs", "baselines")
             document["best"]["chosen_by"] = {name: chosen[name] for name in kept if name in chosen}
-    usage = sum((a.usage for a in attempts[1:]), attempts[0].usage) if attempts else None
     document["attempts"] = [attempt(a) for a in attempts]
-    if usage is not None:
-        document["usage"] = as_json(usage)
     account = Ledger.read(folder.exchange)
+    if attempts:
+        document["usage"] = as_json(account.usage)
     if account.calls:
         document["ledger"] = ledger(account)
         document["progress"] = [as_json(each) for each in progress(attempts, account)]
