@@ -47,6 +47,10 @@ def attempt(value: Attempt) -> dict[str, Any]:
         document["parent"] = value.parent
     if value.recommendation is not None:
         document["recommendation"] = as_json(value.recommendation)
+    if value.others:
+        document["other_ideas"] = [as_json(each) for each in value.others]
+    if value.exhausted:
+        document["exhausted"] = list(value.exhausted)
     if value.remarks:
         document["remarks"] = list(value.remarks)
     outcome = evaluation(value.evaluation) if value.evaluation is not None else as_json(value.verdict)
@@ -85,11 +89,10 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
             chosen = evaluation(best.evaluation)
             kept = ("speedup", "findings", "doubts", "seconds", "pairs", "baselines")
             document["best"]["chosen_by"] = {name: chosen[name] for name in kept if name in chosen}
-    usage = sum((a.usage for a in attempts[1:]), attempts[0].usage) if attempts else None
     document["attempts"] = [attempt(a) for a in attempts]
-    if usage is not None:
-        document["usage"] = as_json(usage)
     account = Ledger.read(folder.exchange)
+    if attempts:
+        document["usage"] = as_json(account.usage)
     if account.calls:
         document["ledger"] = ledger(account)
         document["progress"] = [as_json(each) for each in progress(attempts, account)]

@@ -199,5 +199,6 @@ def test_nothing_left_worth_trying_ends_with_its_evidence_and_its_cost(
     with pytest.raises(NothingWorthTrying, match="nothing left worth trying: it is at the roof") as end:
         AnalysisAgent(model, platform).recommend(problem, workload, candidate, profile)
     assert "98 % of the roofline" in str(end.value)
+    assert "98 %, which is not in the profile" in str(end.value), "the number was invented"
     assert (len(end.value.requests), end.value.usage.requests) == (2, 2), "it was asked again for evidence"
     assert str(pickle.loads(pickle.dumps(end.value))) == str(end.value)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
+
+from kforge import platforms
+from kforge.evaluation import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +52,15 @@ def test_a_run_stops_at_the_first_correct_program_and_no_command_shows_a_speed(
     assert document["best"]["untimed"] == "it ran elsewhere"
     assert len(document["replication"]) == 1, "a second repetition would only narrow the interval of a speed"
     assert "speedup" not in document["best"]
+
+
+def test_nothing_is_told_about_the_rates_of_an_emulated_device(stand_in: Path, tmp_path: Path) -> None:
+    """Cause: authors of kernels for a GPU were told the cores and caches of the host that emulates it."""
+    environment = {"PATH": os.environ["PATH"]}
+    with Judge(platforms.load_folder(stand_in), cache=tmp_path / "cache", environment=environment) as judge:
+        facts = judge.facts()
+    assert facts.peaks is None
+    assert facts.text == "Device  not on this machine, so its rates are not known: it ran elsewhere"
 
 
 def test_an_emulated_receipt_is_verified_again_without_a_speed(

@@ -180,3 +180,18 @@ def test_a_line_is_broken_between_words_where_it_can_be() -> None:
     assert " ".join(piece.removeprefix("    | ") for piece in pieces) == line
     assert wrapped("", 80) == ""
     assert wrapped("x" * 80, 80) == "x" * 80
+
+
+@pytest.mark.parametrize(
+    ("usage", "said"),
+    [
+        (Usage(), "free"),
+        (Usage(requests=2), "price unknown"),
+        (Usage(requests=2, cost_usd=0.0), "$0.0000"),
+        (Usage(requests=2, cost_usd=0.00004), "under $0.0001"),
+        (Usage(requests=2, cost_usd=0.25), "$0.2500"),
+        (Usage(requests=1, cost_usd=0.25) + Usage(requests=2), "$0.2500 and 2 calls of unknown price"),
+    ],
+)
+def test_a_price_that_is_not_known_is_said_and_never_zero(usage: Usage, said: str) -> None:
+    assert words.price(usage) == said

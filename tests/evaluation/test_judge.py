@@ -117,6 +117,7 @@ def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) ->
 
 def test_facts_of_the_device_are_reported_and_measured(judge: Judge) -> None:
     facts = judge.facts()
+    assert facts.peaks is not None
     assert facts.device == facts.peaks.device == judge.device()
     rows = {fact.name: fact.text for fact in facts.facts}
     assert rows["Processor"] == facts.device

@@ -62,6 +62,21 @@ def test_it_waits_no_longer_than_timing_and_budget_allow(longest: float, budget:
     assert quiet.wait() == 0.9
 
 
+def test_after_a_wait_in_vain_it_only_looks_until_the_machine_was_quiet_once() -> None:
+    machine, said = Machine(0.9), list[str]()
+    quiet = QuietMoments(0.001, watch=said.append, look=machine.look)
+    assert not quiet.came()
+    looks = machine.looks
+    assert said[-1] == "going on beside other processes, which use 90% of the machine"
+    assert not quiet.came()
+    assert machine.looks == looks + 1
+    machine.shares = [0.0]
+    assert quiet.came()
+    machine.shares, told = [0.9], len(said)
+    assert not quiet.came()
+    assert len(said) > told, "it waits again"
+
+
 def test_without_a_limit_nothing_is_waited_for() -> None:
     machine = Machine(0.0)
     quiet = QuietMoments(look=machine.look)

@@ -1,4 +1,5 @@
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ class Server:
     keys: list[str] = field(default_factory=list)
 
     @staticmethod
-    def say(text: str, finish: str = "stop", model: str = "tiny-1"):
+    def say(text: str | None, finish: str = "stop", model: str = "tiny-1"):
         completion = {
             "id": "1",
             "object": "chat.completion",
@@ -56,6 +57,18 @@ class Server:
         handler.wfile.write(b'{"id": "1", "choices": [{"mess')
         handler.wfile.flush()
         handler.connection.close()
+
+    @staticmethod
+    def cut_stream(handler: BaseHTTPRequestHandler) -> None:
+        """A chunked answer that breaks off in the middle of a chunk."""
+        handler.protocol_version = "HTTP/1.1"
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b'40\r\n{"id": "1", "choices": [{"mess')
+        handler.wfile.flush()
+        handler.connection.shutdown(socket.SHUT_RDWR)
 
     @staticmethod
     def drip(handler: BaseHTTPRequestHandler) -> None:

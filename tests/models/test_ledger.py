@@ -99,3 +99,13 @@ def test_progress_has_the_cost_and_the_time_after_each_attempt(server, opened, a
     assert (one.attempt, one.best, one.speedup, one.seconds) == (0, None, None, 10.0)
     assert (one.usage.requests, two.usage.requests, two.seconds) == (1, 2, 20.0)
     assert two.usage.cost_usd == pytest.approx(2 * one.usage.cost_usd)
+
+
+def test_a_damaged_reply_is_left_out_and_left_where_it_is(server, opened, ask, tmp_path):
+    server.script = [server.say("one")]
+    for question in ("a", "b"):
+        opened(OWN).complete(ask(question, model=opened().name))
+    (tmp_path / "001-generation.reply.json").write_text("{")
+    before = sorted(tmp_path.iterdir())
+    assert [call.question for call in Ledger.read(tmp_path).calls] == ["002-generation"]
+    assert sorted(tmp_path.iterdir()) == before

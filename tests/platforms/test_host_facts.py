@@ -51,3 +51,10 @@ def test_the_data_of_a_level_is_far_larger_than_the_level_before(
 ) -> None:
     found = [size and size >> 10 for _, size in calibration.data_by_level(caches, threads)]
     assert found == kib
+
+
+def test_no_level_is_slower_than_the_one_behind_it() -> None:
+    """Cause: on a busy machine the last level was told as 8.9 GB/s, and memory as 12 GB/s."""
+    assert calibration.consistent([120.0, 30.0, 9.0], 12.0) == [120.0, 30.0, 12.0]
+    assert calibration.consistent([20.0, None, 50.0], 12.0) == [50.0, None, 50.0]
+    assert calibration.consistent([], 12.0) == []

@@ -133,9 +133,10 @@ class AnalysisAgent:
                 return Advice(recommendation=prose, requests=requests, usage=usage, remarks=remarks)
             reply = second
         if isinstance(read, NothingToTry):
-            raise NothingWorthTrying(read.reason, read.evidence, requests, usage)
+            said_with = "; ".join([read.evidence, *_doubts(read.evidence, asked, reply)])
+            raise NothingWorthTrying(read.reason, said_with, requests, usage)
         first, *others = _not_given_up(read, tried)
-        remarks = (*remarks, *_doubts(first, asked, reply))
+        remarks = (*remarks, *_doubts(first.evidence, asked, reply))
         return Advice(recommendation=first, others=tuple(others), requests=requests, usage=usage, remarks=remarks)
 
     def _drawn(self, profile: Profile, workload: Workload) -> tuple[Image, ...]:
@@ -183,13 +184,13 @@ def _not_given_up(ideas: Ideas, tried: Sequence[Tried]) -> Ideas:
     return tuple(each for each in ideas if " ".join(each.action.lower().split()) not in past) or ideas
 
 
-def _doubts(read: Recommendation, asked: Request, reply: Reply) -> tuple[str, ...]:
+def _doubts(evidence: str, asked: Request, reply: Reply) -> tuple[str, ...]:
     """Return a remark on evidence that is in nothing that the agent was shown.
 
     An answer that cost no call was recorded for the profile of another run, and is not held to this one's.
     """
     shown = "\n".join(message.text for message in asked.messages)
-    invented = unfounded(read.evidence, shown) if reply.usage.requests else ()
+    invented = unfounded(evidence, shown) if reply.usage.requests else ()
     if not invented:
         return ()
     return (f"the recommendation's evidence names {', '.join(invented)}, which is not in the profile",)

@@ -10,6 +10,7 @@ from kforge.errors import CallRefused, NothingLeft, RecordingExhausted
 from kforge.loop.iteration import Iteration
 from kforge.loop.proving import Prover
 from kforge.loop.round import NearRoofline, ProgramExhausted, Round
+from kforge.models import Ledger
 from kforge.records import Outcome, Usage, why_no_kernel
 from kforge.roles import NothingWorthTrying
 
@@ -33,7 +34,7 @@ def forge(
     """
     attempts = list(run.attempts())
     clock = _Clock(time.monotonic() if began is None else began, attempts[-1].elapsed if attempts else 0.0)
-    unused, ends = Usage(), _Ends()
+    ends = _Ends()
     while (stopped := limits.reached(attempts)) is None:
         moves = workshop.search.next_moves(attempts, ends.exhausted(attempts))
         if not moves:
@@ -56,7 +57,7 @@ def forge(
             ends.add(end)
         except (NearRoofline, RecordingExhausted, NothingLeft, CallRefused) as end:
             stopped = str(end)
-        unused += work.unused()
+        work.finish()
         if stopped is not None:
             break
     best, replication, disproved = Prover(run, workshop, limits.replications).prove(attempts)
@@ -66,7 +67,7 @@ def forge(
         no_kernel=None if best or disproved else why_no_kernel(attempts),
         replication=replication,
         disproved=disproved,
-        usage=sum((attempt.usage for attempt in attempts), unused + ends.usage),
+        usage=Ledger.read(run.exchange).usage,
         seconds=clock.in_all(),
         session_seconds=clock.this_session(),
     )

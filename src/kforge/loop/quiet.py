@@ -32,7 +32,7 @@ def look(seconds: float) -> float:
     """
     before = LoadSnapshot.take(())
     time.sleep(seconds)
-    return foreign_share(before, LoadSnapshot.take(()))
+    return min(1.0, foreign_share(before, LoadSnapshot.take(())))
 
 
 class QuietMoments:
@@ -51,17 +51,26 @@ class QuietMoments:
         self._seconds = min(seconds, BUDGET_SHARE * budget_seconds) if budget_seconds else seconds
         self._watch = watch
         self._look = look
+        self._was_in_vain = False
 
     def wait(self) -> float:
-        """Wait until others use little of the machine, or the time is up. Returns the share that they used last."""
+        """Wait until others use little of the machine, or the time is up. Returns the share that they used last.
+
+        After a wait in vain only one look is taken each time, until the machine was quiet once.
+        """
         if not self._seconds:
             return 0.0
         begin = time.monotonic()
         share = self._look(LOOK_SECONDS)
-        while share > BUSY_SHARE and time.monotonic() - begin < self._seconds:
+        while share > BUSY_SHARE and not self._was_in_vain:
+            if time.monotonic() - begin >= self._seconds:
+                self._watch(f"going on beside other processes, which use {share:.0%} of the machine")
+                self._was_in_vain = True
+                return share
             used = f"other processes use {share:.0%} of the machine"
             self._watch(f"waiting for a quieter moment: {used}, at most {self._seconds:.0f} s")
             share = self._look(LOOK_SECONDS)
+        self._was_in_vain = share > BUSY_SHARE
         return share
 
     def came(self) -> bool:

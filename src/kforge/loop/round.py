@@ -69,8 +69,6 @@ class Round:
         self.limits = limits
         self._questions = Questions(workshop.at_once if len(moves) > 1 and not limits.counts_cost else 1)
         self._advice: dict[int, Callable[[], Advice]] = {}
-        self._costs = list[tuple[int, Usage]]()
-        self._used = 0
 
     def drafts(self) -> Iterator[Draft]:
         """Yield a draft for each move, in order. While one is judged, the questions of the others are in flight.
@@ -85,14 +83,11 @@ class Round:
                 draft = finish()
             except WaitingForReplies as waiting:
                 raise _all_waiting(waiting, made[number + 1 :]) from waiting
-            self._used = number + 1
             yield draft
 
-    def unused(self) -> Usage:
-        """Wait for the questions in flight, and return the cost of the answers that no attempt has used."""
+    def finish(self) -> None:
+        """Wait for the questions in flight. Answers that no attempt uses are in the exchange, and in the ledger."""
         self._questions.finish()
-        used = len(self.attempts) + self._used
-        return sum((usage for index, usage in self._costs if index >= used), Usage())
 
     def _begin(self, index: int, move: Move) -> Callable[[], Draft]:
         """Ask for one move, and return a function that waits for the draft."""
@@ -152,16 +147,13 @@ class Round:
             advice = agent.recommend(*facts, move.tried, move.untried)
         except NothingLeft as end:
             raise ProgramExhausted(move.parent.index, end) from end
-        self._costs.append((index, advice.usage))
         return advice
 
     def _generate(self, index: int, move: Move, advice: Callable[[], Advice] | None) -> Answer:
         recommendation = advice().recommendation if advice is not None else None
         self.workshop.watch("asking the generation agent")
         first = index if isinstance(move, Write) else root(self.attempts, move.parent).index
-        answer = self._ask(self.workshop.writer(first).at(index, self._known), move, recommendation)
-        self._costs.append((index, answer.usage))
-        return answer
+        return self._ask(self.workshop.writer(first).at(index, self._known), move, recommendation)
 
     def _ask(self, agent: Generator, move: Move, recommendation: Recommendation | None) -> Answer:
         problem, workload = self.run.header.problem, self.run.header.workload

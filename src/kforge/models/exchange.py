@@ -115,9 +115,16 @@ class Exchange:
         return None if name is None else self._reply(name, request)
 
     def calls(self) -> Iterator[tuple[str, Request, Reply]]:
-        """Yield every question that has an answer, with its name, in the order in which they were asked."""
+        """Yield every question that has an answer, with its name, in the order in which they were asked.
+
+        A damaged reply counts as absent, and nothing is written: the folder may be somebody else's.
+        """
         for name, request in _requests(self.folder):
-            if (reply := self._reply(name, request)) is not None:
+            try:
+                reply = _read_reply(self.folder, name, request)
+            except DamagedReply:
+                continue
+            if reply is not None:
                 yield name, request, reply
 
     def answered(self) -> Iterator[tuple[Request, Reply]]:

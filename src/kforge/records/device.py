@@ -93,7 +93,8 @@ class DeviceFacts(Record):
     device: str
     facts: tuple[DeviceFact, ...]
     """Facts that the machine reports, then those that were measured."""
-    peaks: Peaks
+    peaks: Peaks | None = None
+    """The measured rates; None if programs are emulated, because the rates of the host say nothing about the device."""
 
     @property
     def text(self) -> str:

@@ -41,7 +41,7 @@ def told(log: str) -> dict[int, str]:
 
 
 def test_gcc() -> None:
-    order = "the compiler expects no gain, or must keep the order of a sum (`#pragma omp simd reduction` frees it)"
+    order = "the compiler expects no gain, or must keep a sum's order: `#pragma omp simd reduction`"
     assert told(GCC) == {
         2: "not vectorized: it contains other loops",
         5: "vectorized, 16-byte registers",

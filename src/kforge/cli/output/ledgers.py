@@ -38,7 +38,7 @@ def _calls(ledger: Ledger) -> Table:
         usage = part.usage
         table.add_row(
             name,
-            plain(", ".join(part.models) if name != "total" else ""),
+            plain(", ".join(map(_short, part.models)) if name != "total" else ""),
             str(len(part.calls)),
             str(usage.input_tokens),
             str(usage.output_tokens),
@@ -46,6 +46,11 @@ def _calls(ledger: Ledger) -> Table:
             words.clock(part.seconds),
         )
     return table
+
+
+def _short(model: str) -> str:
+    """Return a model's name without its folder: some servers name a model by its file."""
+    return model.rpartition("/")[2] or model
 
 
 def _progress(rows: Sequence[RunProgress]) -> Table:
@@ -74,5 +79,5 @@ def _table(title: str, *columns: str) -> Table:
 
     table = Table(title=plain(title, "table.title"), title_justify="left", expand=False)
     for name in columns:
-        table.add_column(name)
+        table.add_column(name, no_wrap=name == "agent")
     return table

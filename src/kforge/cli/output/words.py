@@ -253,5 +253,7 @@ def price(usage: Usage) -> str:
     """Describe what calls cost. A price that is not known is said as such, and never as zero."""
     if usage.cost_usd is None:
         return "price unknown" if usage.requests else "free"
-    known, without = f"${usage.cost_usd:.4f}", usage.calls_without_price
+    # four digits after the point, and never a zero for what was not free
+    known = f"${usage.cost_usd:.4f}" if usage.cost_usd >= 0.0001 or not usage.cost_usd else "under $0.0001"
+    without = usage.calls_without_price
     return f"{known} and {without} call{'s' * (without > 1)} of unknown price" if without else known

@@ -221,11 +221,16 @@ class Evaluator:
         return measured_peaks(self.workers, fresh=fresh)
 
     def facts(self) -> DeviceFacts:
-        """Return what the device reports about itself, and its measured rates."""
+        """Return what the device reports about itself, and its measured rates. Of an emulated device nothing is
+        known."""
+        device, emulated = self.adapter.describe_device(), self.workers.emulated
+        if emulated is not None:
+            row = DeviceFact(name="Device", text=f"not on this machine, so its rates are not known: {emulated}")
+            return DeviceFacts(device=device, facts=(row,))
         peaks = measured_peaks(self.workers)
         rows = (*self.adapter.facts(), *rates(peaks))
         facts = tuple(DeviceFact(name=name, text=text) for name, text in rows)
-        return DeviceFacts(device=peaks.device, facts=facts, peaks=peaks)
+        return DeviceFacts(device=device, facts=facts, peaks=peaks)
 
     def is_fit(self) -> bool:
         """Return whether another problem may be judged in this process: no problem so far has changed torch."""

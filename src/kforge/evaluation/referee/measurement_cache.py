@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 
-PEAKS_EDITION = "2"
+PEAKS_EDITION = "3"
 """Changes when other rates of a device are measured than before, so that cached ones are measured again."""
 
 

@@ -114,17 +114,31 @@ def measured(general: Peaks) -> Peaks:
     factors = torch.full((width // 2,), 0.5)
     work = 2.0 * ROUNDS * chains * (width // 4) * threads
     multiplying = _best_rate(lambda: loops.multiplying(factors, ROUNDS, threads), work)
+    memory = max(general.bytes_per_second, triad, reading)
+    sizes = data_by_level(general.caches, threads)
+    rates = [None if own is None else _read_rate(loops, own, width, threads) for _, own in sizes]
     return general.model_copy(
         update={
-            "bytes_per_second": max(general.bytes_per_second, triad, reading),
+            "bytes_per_second": memory,
             "flops_per_second": max(general.flops_per_second, multiplying),
             "caches": tuple(
-                cache.model_copy(update={"bytes_per_second": own and _read_rate(loops, own, width, threads)})
-                for cache, own in data_by_level(general.caches, threads)
+                cache.model_copy(update={"bytes_per_second": rate})
+                for (cache, _), rate in zip(sizes, consistent(rates, memory), strict=True)
             ),
             "hertz": _best_rate(lambda: loops.ticking(ROUNDS, 1), 16.0 * ROUNDS),
         }
     )
+
+
+def consistent(rates: Sequence[float | None], memory: float) -> list[float | None]:
+    """Return the rates of cache levels, each raised to at least that of the next level, and of memory: a level that
+    seems slower than the one behind it was disturbed while it was measured."""
+    found: list[float | None] = []
+    least = memory
+    for rate in reversed(rates):
+        least = max(least, rate or 0.0)
+        found.append(None if rate is None else least)
+    return found[::-1]
 
 
 def data_by_level(levels: Sequence[CacheLevel], threads: int) -> list[tuple[CacheLevel, int | None]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kforge.inline.cxx import Built
     from kforge.profiling.authored.loops import LoopSpan
 
-MAX_LOOPS, MAX_LINES, MAX_ELSEWHERE = 8, 10, 4
+MAX_LOOPS, MAX_LINES, MAX_ELSEWHERE = 8, 10, 3
 """Most loops, lines and other libraries that are told, the busiest first."""
 LEAST_SHARE = 0.02
 """Loops and lines with a smaller share of the samples are not told."""

@@ -29,7 +29,7 @@ _PLAIN = {
     r"multiple nested loops|two or more consecutive inner loops|outer-loop": "it contains other loops",
     r"control flow in loop|cannot be if-converted": "there is a branch in it",
     r"not profitable|not be worthwhile|not beneficial": (
-        "the compiler expects no gain, or must keep the order of a sum (`#pragma omp simd reduction` frees it)"
+        "the compiler expects no gain, or must keep a sum's order: `#pragma omp simd reduction`"
     ),
     r"number of iterations|latch block not empty": "its number of iterations is not known before it runs",
     r"unsafe fp|reduction|value that could not be identified": (
