@@ -70,6 +70,7 @@ ALLOWED = {
         ): "in the worker: calls the program's own kernels, and no referee does"
         for name in ("cast", "POINTER", "memset", "memmove")
     },
+    ("inline/sycl/launcher.py", "ctypes.POINTER"): "declares arguments, and reads no memory by an address",
     ("inline/opencl/library.py", "from_address"): "in the worker: shows the program's own tensors to its device",
     ("platforms/pallas/ahead.py", "runpy"): "builds the platform's own example, in a process of its own",
     ("smith/languages/simt/__init__.py", "importlib.import_module"): "a dialect, by a name of our own folder",

@@ -40,7 +40,7 @@ def test_the_workload_of_a_small_problem(write: Callable[..., Path]) -> None:
     workload = instantiate(load(write(), ["ROWS=3", "COLUMNS=5"])).describe()
     assert workload.inputs == (TensorSpec(shape=(3, 5), dtype="float32"),)
     assert workload.outputs == workload.inputs
-    assert workload.parameters == (TensorSpec(shape=(5,), dtype="float32"),)
+    assert workload.parameters == (TensorSpec(shape=(5,), dtype="float32", name="weight"),)
     assert workload.bytes_moved == 4 * (15 + 5 + 15)
     assert workload.flops == 0
     assert workload.labels == ()
