@@ -53,7 +53,7 @@ class RunOptions(EvaluationPolicy):
     plan: str = ""
     """The smith's first plan: the best one that it found before for this problem on this device."""
     reference: str = ""
-    """Source of a reference implementation from another accelerator; empty when there is none."""
+    """Source of a reference implementation from another accelerator; empty if the user gave none."""
     reference_platform: str = ""
     """The platform that the reference implementation is for; empty where that is not known."""
     profile_as: Literal["text", "image", "both"] = "text"

@@ -67,7 +67,7 @@ EXPECTED = [
 
 
 def carry_on(run: RunFolder, judge: Judge, model: str, most: int) -> None:
-    """Make at most so many attempts, as a session does that is killed then."""
+    """Make at most `most` attempts and stop, as a session that is killed after them."""
     loop = forge(run, workshop(run, judge, model, search=strategy("best-of:3")), LIMITS)
     with run.writing():
         for _ in range(most):

@@ -3,36 +3,10 @@
 import json
 
 import pytest
+from tests.models.doubling import PROBLEM, PROGRAM
 
 from kforge.models import Ledger
 
-PROBLEM = """\
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x + x
-
-
-def get_inputs():
-    return [torch.randn(16, 16)]
-
-
-def get_init_inputs():
-    return []
-"""
-PROGRAM = """\
-```python
-from torch import nn
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        return 2 * x
-```
-"""
 QUICK = ("-p", "null", "--no-compile-baseline", "--replications", "0", "--no-sanitize", "-n", "1")
 
 

@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from tests.models.doubling import PROBLEM, PROGRAM
 
 from kforge import platforms, problems
 from kforge.agents import AnalysisAgent, GenerationAgent
@@ -16,34 +17,6 @@ from kforge.models.providers import Patience, ProviderModel
 from kforge.records import EvaluationLimits, EvaluationPolicy
 from kforge.search import strategy
 from kforge.store import Header, RunFolder
-
-PROBLEM = """\
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x + x
-
-
-def get_inputs():
-    return [torch.randn(16, 16)]
-
-
-def get_init_inputs():
-    return []
-"""
-PROGRAM = """\
-```python
-from torch import nn
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        return 2 * x
-```
-"""
 
 
 @pytest.fixture

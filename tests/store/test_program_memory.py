@@ -98,7 +98,8 @@ def test_operators_are_read_from_the_source(body: str, names: tuple[str, ...]) -
 
 def test_only_a_program_proven_faster_is_remembered() -> None:
     assert Remembered.of(SOFTMAX, workload(), lineage(), evaluation(0.9)) is None
-    assert Remembered.of(SOFTMAX, workload(), lineage("# " * 20_000), evaluation(2.0)) is None
+    too_long = lineage("# " * 20_000)
+    assert Remembered.of(SOFTMAX, workload(), too_long, evaluation(2.0)) is None
     failed = evaluation(2.0).model_copy(update={"verdict": evaluation(2.0).verdict.model_copy(update={"timing": None})})
     assert Remembered.of(SOFTMAX, workload(), lineage(), failed) is None
     found = Remembered.of(SOFTMAX, workload(), lineage("x = 1\n", "fuse", "tile", "unroll"), evaluation(2.0))

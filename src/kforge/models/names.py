@@ -21,7 +21,8 @@ def ensemble(names: str) -> tuple[str, ...]:
 
 
 def provider_and_model(name: str) -> tuple[str, str, str]:
-    """Return the provider, the model and the URL of the server in a name; the URL is empty where there is none."""
+    """Return the provider, the model and the URL of the server in a name; the URL is empty if the name has
+    no URL."""
     provider, _, model = name.partition(":")
     at_url = _AT_URL.fullmatch(model)
     return (provider, at_url["model"], at_url["url"]) if at_url else (provider, model, "")

@@ -1,6 +1,6 @@
 """What a model's tokens cost: by the user's own prices, or by the table of the package genai-prices.
 
-A price that is not known is None, never zero.
+An unknown price is the value None. It is never counted as zero.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _table_cost(provider: str, model: str, input_tokens: int, output_tokens: int
 def price_table() -> str:
     """Return the name, version and date of the price table; the date is that of its newest price in force.
 
-    Without the package it says that there is none.
+    If the package is not installed, the text is "no price table".
     """
     try:
         from genai_prices.data import providers

@@ -49,7 +49,7 @@ class Usage(Record):
         return self.requests if self.cost_usd is None else self.unpriced or 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum. Its price is that of the calls whose price is known, and unknown if there is none."""
+        """Return the sum. Its price is that of all calls with a known price; None if no call has one."""
         known = [u.cost_usd for u in (self, other) if u.cost_usd is not None]
         return Usage(
             requests=min(self.requests + other.requests, LARGEST_COUNT),

@@ -32,7 +32,7 @@ _WIDE: dict[str, Callable[[int], Strategy]] = {"best-of": BestOfSearch, "beam": 
 
 
 def strategy(name: str, writers: int = 1) -> Strategy:
-    """Return the strategy of this name for an ensemble of so many writers, each of which writes a first program.
+    """Return the strategy of this name. `writers` is the number of models of an ensemble: each writes a first program.
 
     Raises ValueError with one line that says what is possible.
     """

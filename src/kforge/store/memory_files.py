@@ -36,7 +36,7 @@ class MemoryFiles:
             durable.write(file, json.dumps(document), shared=True)
 
     def get(self, key: object) -> dict[str, Any]:
-        """Return the document of a key. Empty if there is none, or if it cannot be read."""
+        """Return the document of a key. It is empty if nothing was kept, or if the file cannot be read."""
         return _read(self._file(key))
 
     def all(self) -> Iterator[dict[str, Any]]:

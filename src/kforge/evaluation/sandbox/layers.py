@@ -43,8 +43,8 @@ class Layer:
     leaves = "files, network, other processes and devices are open to the program"
 
     def __init__(self, border: Border, warden: Warden | None = None) -> None:  # noqa: ARG002 - for layers with cells
-        """`warden` was forked while this process was small. If it is None, a layer with cells
-        forks a warden of its own."""
+        """`warden` is a process that was forked while this one was small. Without it, a layer with cells forks its
+        own."""
         self._border = border
         self._builds: dict[int, Path] = {}
         self._processes = privileges.process_limit()

@@ -78,8 +78,10 @@ def _program(device: Device, source: str, options: tuple[str, ...]) -> ctypes.c_
 
 
 def _native(device: Device, program: ctypes.c_void_p, name: str) -> tuple[ctypes.c_void_p | None, int]:
-    """Return a handle of a kernel and the most threads of its groups. The handle is None if the preprocessor removed
-    the kernel. Raises CompileError."""
+    """Return the handle of a kernel, and the largest number of threads that its groups may have.
+
+    The handle is None if the preprocessor removed the kernel. Raises CompileError if the compiler refuses it.
+    """
     kernel, most_threads = ctypes.c_void_p(), ctypes.c_uint64()
     error = device.native.kforge_kernel(program, name.encode(), ctypes.byref(kernel), ctypes.byref(most_threads))
     if error is not None:
