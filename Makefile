@@ -1,5 +1,5 @@
 # Each target does its own set-up in .venv; `make` alone lists the targets.
-# Needs Python 3.11 or newer, a C++ compiler and any GNU make since 3.81 (the one macOS has). The tests need clang too.
+# Needs Python 3.11 or newer, a C++ compiler and any GNU make since 3.81 (the one macOS has). The tests need clang and chromium too.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,18 +13,22 @@ ITERATIONS ?= 4
 PYTHON ?=
 PYTHONS := python3 python3.13 python3.12 python3.11
 
-# More arguments for pytest: make test PYTEST_ARGS="-m 'not slow'"
+# What `make test` installs. With EXTRAS=dev,sycl the tests of SYCL run too (0.4 GB to download, on x86-64 only).
+EXTRAS ?= dev
+
+# More arguments for pytest: make test PYTEST_ARGS="tests/store"
 PYTEST_ARGS ?=
 # Processes that run tests; most tests wait for processes of their own.
 JOBS ?= 3
 
-.PHONY: help demo replay test test-all coverage device-test device-bench check exploits fuzz clean bytecode
+.PHONY: help demo replay test test-ci test-all coverage device-test device-bench check exploits fuzz clean bytecode
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo      forge a kernel for $(EXAMPLE) with the built-in generator'
 	@echo 'make replay    the same with the recorded answers of a model'
-	@echo 'make test      run make check and the tests'
+	@echo 'make test      run make check and the quick tests: 94 of 100, in a third of the time'
+	@echo 'make test-ci   the same with the slow tests: runs, suites, compilers and servers as a user has them; .ci/run calls it'
 	@echo 'make test-all  the same with the tests marked volume: many more random examples, kills and lies of each kind'
 	@echo 'make coverage  which lines of src the tests run, in all their processes (COVERED=tests/store for some of them)'
 	@echo 'make device-test  the tests that need a GPU, by an interpreter whose torch sees it (PYTHON=... names one)'
@@ -53,6 +57,9 @@ exit $$tested
 endef
 
 test: $(VENV)/.ready-dev bytecode
+	$(call checked,$(PYTEST) --quick $(PYTEST_ARGS))
+
+test-ci: $(VENV)/.ready-dev bytecode
 	$(call checked,$(PYTEST) $(PYTEST_ARGS))
 
 test-all: $(VENV)/.ready-dev bytecode
@@ -136,7 +143,7 @@ clean:
 
 $(VENV)/.ready-dev: $(VENV)/.ready-core
 	@echo 'installing the tools for make test ...'
-	@$(PIP_INSTALL) --editable '.[dev]'
+	@$(PIP_INSTALL) --editable '.[$(EXTRAS)]'
 	@# the tests need its client; the rest of its dependencies are not, and do not go with ours (docs/dependencies.md)
 	@$(PIP_INSTALL) --no-deps openenv==0.10.0
 	@touch $@

@@ -1,10 +1,10 @@
-"""Measures the functions of <kforge/math.h>: largest error over float32 numbers, and time beside the standard library.
+"""Measures the functions of <kforge/math.h> in one language: the largest error over float32 numbers.
 
-    python benchmarks/building_blocks.py [--every N]
+    python benchmarks/building_blocks.py [--language NAME] [--every N]
 
-Every N-th float32 number is tried (61 by default; 1 takes about ten minutes). Both loops of a function are timed in
-turn, in one process and on one thread, on numbers between -4 and 4, or between 0 and 4 for logarithms. The quickest
-call of each counts.
+Every N-th float32 number is tried (61 by default; 1 takes about ten minutes in C++). For C++ the time is measured as
+well, beside the standard library: both loops of a function are timed in turn, in one process and on one thread, on
+numbers between -4 and 4, or between 0 and 4 for logarithms. The quickest call of each counts.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn import functional
 
 from kforge import inline
 from kforge.inline import cxx
@@ -23,35 +25,113 @@ from kforge.inline import cxx
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FUNCTIONS = {
-    "exp": (torch.exp, "std::exp(x[i])"),
-    "expm1": (torch.expm1, "std::expm1(x[i])"),
-    "log": (torch.log, "std::log(x[i])"),
-    "log1p": (torch.log1p, "std::log1p(x[i])"),
-    "tanh": (torch.tanh, "std::tanh(x[i])"),
-    "erf": (torch.erf, "std::erf(x[i])"),
-    "sigmoid": (torch.sigmoid, "1.0f / (1.0f + std::exp(-x[i]))"),
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "sigmoid": torch.sigmoid,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "softplus": functional.softplus,
 }
+STANDARD = {
+    "sigmoid": "1.0f / (1.0f + std::exp(-x[i]))",
+    "silu": "x[i] / (1.0f + std::exp(-x[i]))",
+    "gelu": "0.5f * x[i] * (1.0f + std::erf(x[i] * 0.707106781f))",
+    "gelu_tanh": "0.5f * x[i] * (1.0f + std::tanh(0.797884561f * (x[i] + 0.044715f * x[i] * x[i] * x[i])))",
+    "softplus": "x[i] > 20.0f ? x[i] : std::log1p(std::exp(x[i]))",
+}
+"""How a function is written with the standard library, where it is not the function of its name."""
+BY_ARGUMENT = ("gelu", "gelu_tanh")
+"""Functions whose error is told in units of the argument: where they are nearly zero, torch loses digits as well."""
 SMALLEST = 2.5e-38
 """Results below it may be zero, and are left out."""
+SMALLEST_OF = {"silu": 2.7e-37}
+"""The same for a function whose result is zero earlier, also in torch, because exp(-x) in it is infinite."""
 PIECE = 1 << 22
 ELEMENTS = 1 << 15
 """Numbers of one timed call: they and their results stay in a second-level cache."""
 CALLS = 200
 
 
-def kernel(name: str, expression: str) -> str:
-    return (
-        f'extern "C" void {name}(const float* __restrict__ x, float* __restrict__ y, int64_t n) {{\n'
-        f"    #pragma omp simd\n    for (int64_t i = 0; i < n; ++i) y[i] = {expression};\n}}\n"
-    )
+@dataclass(frozen=True)
+class Language:
+    """How a kernel `apply_NAME` is written that applies `CALL` to each element of a tensor."""
+
+    kernel: str
+    head: str = "#include <kforge/math.h>\n"
+    prefix: str = "kforge::"
+    """What stands before the name of a function."""
+    takes_count: bool = True
+
+    def source(self) -> str:
+        kernels = (self.kernel.replace("NAME", name).replace("CALL", f"{self.prefix}{name}") for name in FUNCTIONS)
+        return self.head + "".join(kernels)
+
+    def launch(self, library: inline.Library, name: str, x: torch.Tensor) -> torch.Tensor:
+        """Return the function of each element. x and the result are in host memory."""
+        x = x.cuda() if "__global__" in self.kernel else x
+        y = torch.empty_like(x)
+        threads = {} if "omp simd" in self.kernel else {"threads": x.numel()}
+        getattr(library, f"apply_{name}")(x, y, *((x.numel(),) if self.takes_count else ()), **threads)
+        return y.cpu()
 
 
-def library() -> inline.Library:
-    """Return both loops of every function: `own_NAME` and `std_NAME`."""
-    own = "".join(kernel(f"own_{name}", f"kforge::{name}(x[i])") for name in FUNCTIONS)
-    theirs = "".join(kernel(f"std_{name}", expression) for name, (_, expression) in FUNCTIONS.items())
-    return inline.compile(f"#include <kforge/math.h>\n#include <cmath>\n{own}{theirs}")
+CUDA = Language("""extern "C" __global__ void apply_NAME(const float* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = CALL(x[i]);
+}
+""")
+LANGUAGES = {
+    "c++": Language("""extern "C" void apply_NAME(const float* __restrict__ x, float* __restrict__ y, int64_t n) {
+    #pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = CALL(x[i]);
+}
+"""),
+    "cuda": CUDA,
+    "hip": CUDA,
+    "metal": Language(
+        "kernel void apply_NAME(device const float* x, device float* y, uint i [[thread_position_in_grid]]) {\n"
+        "    y[i] = CALL(x[i]);\n}\n",
+        takes_count=False,
+    ),
+    "opencl": Language(
+        """__kernel void apply_NAME(__global const float* x, __global float* y, int n) {
+    const int i = get_global_id(0);
+    if (i < n) y[i] = CALL(x[i]);
+}
+""",
+        prefix="kforge_",
+    ),
+    "sycl": Language("""extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclexp::nd_range_kernel<1>))
+void apply_NAME(const float* x, float* y, int n) {
+    const int i = syclext::this_work_item::get_nd_item<1>().get_global_linear_id();
+    if (i < n) y[i] = CALL(x[i]);
+}
+"""),
+    "webgpu": Language(
+        """@compute @workgroup_size(256) fn apply_NAME(@builtin(global_invocation_id) t: vec3<u32>) {
+    if (t.x < arrayLength(&x)) { y[t.x] = CALL(x[t.x]); }
+}
+""",
+        head="#include <kforge/math.h>\n"
+        "@group(0) @binding(0) var<storage, read> x: array<f32>;\n"
+        "@group(0) @binding(1) var<storage, read_write> y: array<f32>;\n",
+        prefix="kforge_",
+        takes_count=False,
+    ),
+}
+
+
+def standard() -> str:
+    """Return kernels `apply_std_NAME` in C++ that call the standard library."""
+    kernel = LANGUAGES["c++"].kernel.replace("apply_NAME", "apply_std_NAME")
+    texts = ((name, STANDARD.get(name, f"std::{name}(x[i])")) for name in FUNCTIONS)
+    return "".join(kernel.replace("NAME", name).replace("CALL(x[i])", text) for name, text in texts)
 
 
 def pieces(every: int) -> Iterator[torch.Tensor]:
@@ -64,21 +144,28 @@ def pieces(every: int) -> Iterator[torch.Tensor]:
             yield numbers
 
 
-def largest_error(
-    apply: Callable[..., object], exact: Callable[[torch.Tensor], torch.Tensor], every: int
-) -> tuple[float, float]:
+def scale(name: str, x: torch.Tensor) -> torch.Tensor:
+    """Return the numbers in whose units the error of a function is told: its values, or its arguments."""
+    return x.double().abs() if name in BY_ARGUMENT else FUNCTIONS[name](x.double()).abs()
+
+
+def errors(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return the error of each result in units in the last place, and zero where the truth is too small or infinite."""
+    truth, size = FUNCTIONS[name](x.double()), scale(name, x)
+    near = size.float()
+    unit = torch.nextafter(near, torch.tensor(math.inf)).double() - near.double()
+    error = (y.double() - truth).abs() / unit
+    error[~((size >= SMALLEST_OF.get(name, SMALLEST)) & truth.float().isfinite())] = 0.0
+    return error
+
+
+def largest_error(apply: Callable[[str, torch.Tensor], torch.Tensor], name: str, every: int) -> tuple[float, float]:
     """Return the largest error in units in the last place, and the number where it is."""
     worst, at = 0.0, math.nan
     for x in pieces(every):
-        y = torch.empty_like(x)
-        apply(x, y, x.numel())
-        truth = exact(x.double())
-        size = truth.float().abs()
-        unit = torch.nextafter(size, torch.tensor(math.inf)).double() - size.double()
-        error = (y.double() - truth).abs() / unit
-        error[~((truth.abs() >= SMALLEST) & size.isfinite())] = 0.0
+        error = errors(name, x, apply(name, x))
         place = int(error.argmax())
-        if error[place] > worst:
+        if not error[place] <= worst:
             worst, at = float(error[place]), float(x[place])
     return worst, at
 
@@ -94,23 +181,35 @@ def quickest(calls: tuple[Callable[[], object], ...]) -> list[float]:
     return best
 
 
+def times(library: inline.Library, name: str) -> tuple[float, float]:
+    """Return the nanoseconds that an element takes, by our function and by the standard library's."""
+    x = torch.rand(ELEMENTS) * 8 - 4
+    x = x.abs() if name.startswith("log") else x
+    y = torch.empty_like(x)
+    loops = (getattr(library, f"apply_{kind}{name}") for kind in ("", "std_"))
+    ours, theirs = quickest(tuple(partial(loop, x, y, x.numel()) for loop in loops))
+    return ours * 1e9 / ELEMENTS, theirs * 1e9 / ELEMENTS
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--language", choices=LANGUAGES, default="c++")
     parser.add_argument("--every", type=int, default=61)
-    every = parser.parse_args().every
-    built = library()
-    print(f"{cxx.find_compiler()} {' '.join(cxx.FLAGS)}")
-    print("| function | largest error (ulp) | at | ns an element | the standard library's | ratio |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for name, (exact, _) in FUNCTIONS.items():
-        own, theirs = getattr(built, f"own_{name}"), getattr(built, f"std_{name}")
-        error, at = largest_error(own, exact, every)
-        x = torch.rand(ELEMENTS) * 8 - 4
-        x = x.abs() if name.startswith("log") else x
-        y = torch.empty_like(x)
-        ours, std = quickest((partial(own, x, y, x.numel()), partial(theirs, x, y, x.numel())))
-        per = 1e9 / ELEMENTS
-        print(f"| {name} | {error:.2f} | {at:.6g} | {ours * per:.2f} | {std * per:.2f} | {std / ours:.1f}x |")
+    given = parser.parse_args()
+    language, on_host = LANGUAGES[given.language], given.language == "c++"
+    built = inline.compile(language.source() + (standard() if on_host else ""), given.language)
+    if on_host:
+        print(f"{cxx.find_compiler()} {' '.join(cxx.FLAGS)}")
+    more = " ns an element | the standard library's | ratio |" if on_host else ""
+    print(f"| function | largest error (ulp) | at |{more}")
+    print(f"| --- | --- | --- |{' --- | --- | --- |' if on_host else ''}")
+    for name in FUNCTIONS:
+        error, at = largest_error(partial(language.launch, built), name, given.every)
+        line = f"| {name} | {error:.2f} | {at:.6g} |"
+        if on_host:
+            ours, theirs = times(built, name)
+            line += f" {ours:.2f} | {theirs:.2f} | {theirs / ours:.1f}x |"
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

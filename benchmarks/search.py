@@ -160,6 +160,8 @@ class Script:
 class ScriptedAgents:
     """Both agents: each call costs one of the budget, and the n-th rewrite of a program is always the same."""
 
+    reads_history = False
+
     def __init__(self, script: Script, budget: int) -> None:
         self.script = script
         self.left = budget

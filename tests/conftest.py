@@ -41,6 +41,10 @@ LONGEST = ("test_resume_after_kill.py",)
 """Files with one test that takes longest: begun last, it would keep one process busy when the others were done."""
 
 
+SLOW_TESTS = frozenset((Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").splitlines())
+"""The tests that took seconds each when they were last measured; `benchmarks/slow_tests.py` writes the file."""
+
+
 TOGETHER = ("tests/cli/", "tests/evaluation/correctness/", "tests/smith/languages/")
 """Folders whose tests one process runs: they share a forged run, a judge, or a process that interprets kernels, which
 each process would have to make for itself."""
@@ -69,6 +73,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--volume", action="store_true", help="also run the tests marked volume, as `make test-all` does")
+    parser.addoption(
+        "--quick", action="store_true", help="leave out the tests that take seconds each, as `make test` does"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,10 +85,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked volume unless asked for, and put files that take long first: the processes that run
-    tests then end together. Of the tests of a file that need a device, one is left where it is missing."""
-    volume = config.getoption("--volume")
-    kept = [item for item in items if volume or not item.get_closest_marker("volume")]
+    """Leave out the tests marked volume unless asked for, and slow ones if asked to. Put files that take long first:
+    the processes that run tests then end together. Of the tests of a file that need a device, one is left where it is
+    missing."""
+    for item in items:
+        if item.nodeid in SLOW_TESTS:
+            item.add_marker("slow")
+    wanted = {"volume": config.getoption("--volume"), "slow": not config.getoption("--quick")}
+    left_out = [name for name, is_wanted in wanted.items() if not is_wanted]
+    kept = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
     others = set(all_but_one_a_file([item for item in kept if missing_device(item)]))
     kept = [item for item in kept if item not in others]
     config.hook.pytest_deselected(items=list(set(items) - set(kept)))

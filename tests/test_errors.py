@@ -52,7 +52,8 @@ def test_every_error_says_what_it_is(kind: type[KforgeError]) -> None:
 
 def test_bad_input_is_told_apart_from_the_rest() -> None:
     below = {kind.__name__ for kind in CLASSES if issubclass(kind, InputError)}
-    assert below == {"InputError", "ProblemError", "PlatformError", "ModelError", "ProfileError", "RunError"}
+    kinds = {"ProblemError", "PlatformError", "ModelError", "ProfileError", "RunError", "ServiceBusy"}
+    assert below == {"InputError", *kinds}
 
 
 def test_waiting_names_what_it_waits_for() -> None:

@@ -47,7 +47,7 @@ torch.get_device_module = lambda name: types.SimpleNamespace(is_available=lambda
 
 
 def test_only_listed_reasons_are_skips_and_a_missing_device_is_one_a_file(root: Path, tmp_path: Path) -> None:
-    for name in ("conftest.py", "allowed_skips.txt"):
+    for name in ("conftest.py", "allowed_skips.txt", "slow_tests.txt"):
         shutil.copy(root / "tests" / name, tmp_path)
     (tmp_path / "test_some.py").write_text(NOWHERE + TESTS)
     options = ["-q", "-p", "no:cacheprovider", "-c", root / "pyproject.toml", "--rootdir", tmp_path]

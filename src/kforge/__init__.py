@@ -10,19 +10,52 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kforge.api import forge, load
+    from kforge.api import SuiteResult, evaluate, forge, forge_suite, load, profile
     from kforge.drop_in import FallbackWarning, SpeedWarning
     from kforge.drop_in.module import ForgedModule
+    from kforge.records import (
+        CompilationFailure,
+        Correct,
+        Evaluation,
+        GenerationFailure,
+        Interval,
+        Mismatch,
+        Profile,
+        Receipt,
+        Rejected,
+        RuntimeFailure,
+        Timing,
+        Verdict,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["FallbackWarning", "ForgedModule", "SpeedWarning", "__version__", "forge", "load"]
+__all__ = [
+    "CompilationFailure",
+    "Correct",
+    "Evaluation",
+    "FallbackWarning",
+    "ForgedModule",
+    "GenerationFailure",
+    "Interval",
+    "Mismatch",
+    "Profile",
+    "Receipt",
+    "Rejected",
+    "RuntimeFailure",
+    "SpeedWarning",
+    "SuiteResult",
+    "Timing",
+    "Verdict",
+    "__version__",
+    "evaluate",
+    "forge",
+    "forge_suite",
+    "load",
+    "profile",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("forge", "load"):
-        from kforge import api
-
-        return getattr(api, name)
     if name == "ForgedModule":
         from kforge.drop_in.module import ForgedModule
 
@@ -31,4 +64,12 @@ def __getattr__(name: str) -> Any:
         from kforge import drop_in
 
         return getattr(drop_in, name)
+    if name in ("SuiteResult", "evaluate", "forge", "forge_suite", "load", "profile"):
+        from kforge import api
+
+        return getattr(api, name)
+    if name in __all__:
+        from kforge import records
+
+        return getattr(records, name)
     raise AttributeError(f"module 'kforge' has no attribute {name!r}")

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Precision(StrEnum):
-    """How exact a program must be. A program must declare lower precision."""
+    """How exact a program must be. A program that computes in a lower precision than strict must declare it."""
 
     STRICT = "strict"
     TF32 = "tf32"
@@ -14,7 +14,7 @@ class Precision(StrEnum):
 
 
 class Track(StrEnum):
-    """Which kernels may do the work."""
+    """Whether a library's kernels may do the work, or only the program's own."""
 
     LIBRARY = "library"
     CUSTOM = "custom"
@@ -26,18 +26,19 @@ class ProfileForm(StrEnum):
     TEXT = "text"
     IMAGE = "image"
     BOTH = "both"
+    NONE = "none"
 
 
 class PromptSet(StrEnum):
-    """The template sets by which agents are asked."""
+    """The sets of prompt templates."""
 
     STRUCTURED = "structured"
     ZERO_SHOT = "zero-shot"
 
 
 class CompileMode(StrEnum):
-    """Modes of torch.compile, by its own names. On devices that support it, the second and third replay recorded
-    launches, and then copy a call's inputs into the recorded buffers."""
+    """Modes of torch.compile, under torch's own names. On devices that support it, `REDUCE_OVERHEAD` and `MAX_AUTOTUNE`
+    replay recorded launches, and copy the inputs of each call into the recorded buffers."""
 
     DEFAULT = "default"
     REDUCE_OVERHEAD = "reduce-overhead"
@@ -46,7 +47,7 @@ class CompileMode(StrEnum):
 
 
 class Step(StrEnum):
-    """The questions of the loop."""
+    """The kinds of questions that the loop asks an agent."""
 
     GENERATE = "generate"
     REPAIR = "repair"
@@ -55,7 +56,7 @@ class Step(StrEnum):
 
 
 class FailedState(StrEnum):
-    """The states of a program that a repair begins with."""
+    """The states of a failed program, which a repair starts from."""
 
     GENERATION_FAILURE = "generation_failure"
     COMPILATION_FAILURE = "compilation_failure"

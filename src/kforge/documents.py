@@ -60,6 +60,8 @@ def attempt(value: Attempt) -> dict[str, Any]:
     if value.head_to_head is not None:
         outcome["rival"] = value.rival
         outcome["head_to_head"] = as_json(value.head_to_head)
+    if value.why_slower:
+        outcome["why_slower"] = list(value.why_slower)
     return {**document, **outcome, "usage": as_json(value.usage), "seconds": value.seconds}
 
 
@@ -100,7 +102,7 @@ def run(folder: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
 
 
 def ledger(value: Ledger) -> dict[str, Any]:
-    """Return every call of a run's models, and the sums by agent and in all."""
+    """Return the JSON document of a run's model calls: every call, and the sums by agent and in all."""
     return {
         "prices": list(value.prices),
         "calls": [as_json(call) for call in value.calls],
@@ -114,7 +116,7 @@ def _sum(value: Ledger) -> dict[str, Any]:
 
 
 def platform(found: Platform | BrokenPlatform) -> dict[str, Any]:
-    """Return a platform, and whether it can be used here."""
+    """Return the JSON document of a platform: what it is, and whether it can be used here, or else the reason."""
     if isinstance(found, BrokenPlatform):
         return {"name": found.name, "available": False, "reason": found.reason, "folder": found.origin}
     reason = found.adapter.probe()

@@ -1,12 +1,13 @@
 """Everything kforge raises on purpose.
 
 KforgeError
-├── InputError                 exit status 2: the user can mend it, the message is one line that says how
+├── InputError                 exit status 2: the user can fix it, and the message says how in one line
 │   ├── ProblemError           the problem file, module or override
 │   ├── PlatformError          an unknown or unavailable platform, a bad manifest
 │   ├── ModelError             an unknown or unconfigured model, a missing extra or key
 │   ├── ProfileError           an export of a profiler that cannot be read
-│   └── RunError               a run folder that is missing, foreign or damaged
+│   ├── RunError               a run folder that is missing, foreign or damaged
+│   └── ServiceBusy            a server has as many requests as it takes; the client tries again later
 ├── WaitingForReplies          exit status 75: requests are written, replies are not there yet
 ├── RecordingExhausted         a replayed exchange has no reply for this request
 ├── NothingLeft                an agent has no further change to try; the run ends with what it has
@@ -15,7 +16,8 @@ KforgeError
 │   └── PromptTooLong          the prompt does not fit into the model's context limit
 ├── ProviderError              exit status 2: a provider failed, also after retries
 ├── EvaluationError            exit status 2: the evaluator itself failed, no statement about the candidate
-│   └── ChannelError           a frame that does not keep to the format
+│   ├── ChannelError           a frame that does not keep to the format
+│   └── TookTooLong            a request to a server took longer than it may
 └── NothingCorrect             exit status 1: a run ended without a correct program
 
 A candidate that fails is not an exception but a `Verdict` (records/). All of these can be pickled.
@@ -49,11 +51,15 @@ class ProfileError(InputError):
 
 
 class RunError(InputError):
-    """The run folder is missing, not ours, or damaged."""
+    """The run folder is missing, made by others, or damaged."""
+
+
+class ServiceBusy(InputError):
+    """The server has as many requests as it accepts; the client should try again later."""
 
 
 class WaitingForReplies(KforgeError):
-    """The exchange holds questions that nobody has answered yet."""
+    """The exchange holds questions without a reply."""
 
     def __init__(self, pending: tuple[str, ...], empty: tuple[str, ...] = ()) -> None:
         """`pending`: the names of the questions. `empty`: those of them whose reply is there, and has no text."""
@@ -100,6 +106,10 @@ class ProviderError(KforgeError):
 
 class EvaluationError(KforgeError):
     """The evaluator failed; this says nothing about the candidate."""
+
+
+class TookTooLong(EvaluationError):
+    """A request to a server took longer than it may."""
 
 
 class ChannelError(EvaluationError):

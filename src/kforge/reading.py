@@ -59,7 +59,10 @@ def regular(path: Path) -> Iterator[BufferedReader]:
 
 
 def text(path: Path, *, most: int = LARGEST, follow: bool = True, streams: bool = False) -> str:
-    """The text of a file with its own line ends, without a byte-order mark. Raises OSError and UnicodeDecodeError."""
+    """Return the text of a file with its own line ends, without a byte-order mark.
+
+    Raises OSError if the file cannot be read or is too large, and UnicodeDecodeError if it is not UTF-8.
+    """
     return content(path, most=most, follow=follow, streams=streams).decode("utf-8-sig")
 
 

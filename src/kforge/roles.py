@@ -31,6 +31,9 @@ from kforge.records import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+IMAGES_NOT_SEEN = "images_not_seen"
+"""Label of an attempt whose recommendation was made without the images, because the model refuses them."""
+
 Failed = GenerationFailure | CompilationFailure | RuntimeFailure | Mismatch | Rejected
 """Every verdict that a functional pass repairs."""
 
@@ -55,6 +58,16 @@ class Answer(Record):
         if (self.candidate is None) == (self.failure is None):
             raise ValueError("an answer has a candidate or a failure, and not both")
         return self
+
+
+UNADVISED = Recommendation(
+    bottleneck="not analysed",
+    action="Make the program faster.",
+    rationale="This run reads no profile.",
+    evidence="none",
+    expected_gain="not known",
+)
+"""Stands in for a recommendation in a run without the performance analysis agent."""
 
 
 class Advice(Record):
@@ -104,7 +117,7 @@ class Generator(Protocol):
     """The generation agent F. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
     def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Generator:
-        """Return the agent for the attempt with this index: questions for two attempts are two questions.
+        """Return the agent for the attempt with the index `step`. Equal prompts for two attempts are asked twice.
 
         `attempts`: all attempts of the run so far, of which prompts tell. Several agents may be asked at the same time,
         each in a thread of its own.
@@ -147,8 +160,11 @@ class Generator(Protocol):
 class Analyst(Protocol):
     """The performance analysis agent G. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
 
+    reads_history: bool
+    """Whether it is told why rewrites were slower. Only then are slower rewrites profiled, which takes seconds each."""
+
     def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Analyst:
-        """Return the agent for the attempt with this index, as for the generation agent."""
+        """Return the agent for the attempt with the index `step`. `attempts`: all attempts of the run so far."""
         ...
 
     def recommend(

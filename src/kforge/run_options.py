@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kforge.store import Budgets, RunFolder
 
 SMITH = "smith"
-"""The program that a model may start from: the smith's."""
+"""The value of the option `seed`: the model starts from the smith's program."""
 
 
 class RunOptions(EvaluationPolicy):
@@ -56,8 +56,11 @@ class RunOptions(EvaluationPolicy):
     """Source of a reference implementation from another accelerator; empty if the user gave none."""
     reference_platform: str = ""
     """The platform that the reference implementation is for; empty where that is not known."""
-    profile_as: Literal["text", "image", "both"] = "text"
-    """How the performance analysis agent gets a profile."""
+    profile_as: Literal["text", "image", "both", "none"] = "text"
+    """How the performance analysis agent gets a profile. `none`: no agent sees one, and optimization passes follow no
+    recommendation; the loop profiles all the same, to stop near the roofline."""
+    rewrites: bool = True
+    """Whether the smith rewrites a problem's graph by algebraic rules before it writes kernels."""
     images: NamedImages = ()
     """Images from the user for the performance analysis agent."""
     prompts: Literal["structured", "zero-shot"] = "structured"
@@ -90,13 +93,18 @@ class RunOptions(EvaluationPolicy):
         return ensemble(self.model)
 
     @property
+    def is_drawn(self) -> bool:
+        """Return whether profiles are drawn as images."""
+        return self.profile_as in ("image", "both")
+
+    @property
     def looks(self) -> bool:
         """Return whether the performance analysis agent is shown images."""
-        return bool(self.images) or self.profile_as != "text"
+        return bool(self.images) or self.is_drawn
 
     @property
     def models(self) -> tuple[tuple[str, ModelSettings], ...]:
-        """Return what answers for the two agents, each once, with its settings."""
+        """Return the models of the two agents, each once, with its settings."""
         writers = ((name, self.model_settings) for name in self.writers)
         return tuple(dict.fromkeys((*writers, (self.analyst, self.analyst_settings))))
 
@@ -200,10 +208,10 @@ def check_models(options: RunOptions, settings: Settings) -> tuple[str, ...]:
 
 
 def check_images(options: RunOptions) -> None:
-    """Raise InputError where images are to be shown that nothing could draw, or that nothing would look at."""
+    """Raise InputError if images are wanted but the analyst reads no images, or if no package here can draw them."""
     if options.looks and options.analyst == BUILTIN:
         raise InputError(
             "images are for a model, and the built-in analyst reads text only: name a model with -m or --analyst"
         )
-    if options.profile_as != "text":
+    if options.is_drawn:
         picture.check_installed(f"--profile-as {options.profile_as}")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kforge import platforms
-from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, ReferenceProgram
+from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, NoAnalysis, ReferenceProgram
 from kforge.errors import PlatformError
 from kforge.evaluation import Judge
-from kforge.loop import QuietMoments, Workshop, forge, measured_facts
+from kforge.loop import NoTurns, QuietMoments, Turns, Workshop, forge, look, measured_facts
 from kforge.models import CallBudget, ModelSettings, is_remote, open_model
 from kforge.run_options import SMITH, RunOptions, check_images, check_models, extend, first_writer, options_of
 from kforge.search import strategy
@@ -46,7 +46,7 @@ other anyway."""
 
 
 def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -> Platform:
-    """The platform of this name, or the default one. Raises PlatformError when it is unknown or unusable here."""
+    """Return the platform of this name, or the default one. Raises PlatformError if it is unknown or unusable here."""
     name = name or platform_at_hand(settings, extra)
     platform = platforms.find(name, (*settings.platform_dirs, *extra))
     if (reason := platform.adapter.probe()) is not None:
@@ -55,23 +55,28 @@ def usable_platform(name: str, settings: Settings, extra: Sequence[Path] = ()) -
 
 
 def platform_at_hand(settings: Settings, extra: Sequence[Path] = (), *, model: str = "") -> str:
-    """Return the name of the platform to use when the user names none. Raises PlatformError.
+    """Return the name of the platform to use when the user names none. Raises PlatformError if no platform
+    is available.
 
-    `model`: what writes the first program, where one is to be written. The smith gets a platform for which it has a
-    kernel language, where there is one.
+    `model`: what writes the first program, if one is to be written. For the smith, a platform for which it has a kernel
+    language is preferred.
     """
     folders = (*settings.platform_dirs, *extra)
     return platforms.at_hand(folders, writes_for).name if model == BUILTIN else platforms.at_hand(folders).name
 
 
 def open_judge(
-    platform: Platform, settings: Settings, policy: EvaluationPolicy | None = None, private: Sequence[Path] = ()
+    platform: Platform,
+    settings: Settings,
+    policy: EvaluationPolicy | None = None,
+    private: Sequence[Path] = (),
+    kind: Callable[..., Judge] = Judge,
 ) -> Judge:
     """Open a judge for this platform. The caller closes it, which ends all its processes.
 
-    `private`: paths that no candidate may see, besides the user's own folders.
+    `private`: paths that no candidate may see, besides the user's own folders. `kind`: what makes the judge.
     """
-    return Judge(
+    return kind(
         platform,
         policy,
         cache=settings.cache,
@@ -108,6 +113,8 @@ class Session:
         self._budget = CallBudget()
         self.remarks: tuple[str, ...] = ()
         """What the user must know before the first call, a line each."""
+        self.turns: Turns = NoTurns()
+        """Waits while other runs use the machine. The caller that works on several runs at once sets it."""
 
     @classmethod
     def begin(
@@ -210,12 +217,20 @@ class Session:
                 judge=self.judge,
                 watch=watch,
                 search=strategy(self.options.search, len(generators)),
-                quiet=QuietMoments(self.settings.limits.longest_timing, self.options.budget_minutes * 60, watch),
+                quiet=QuietMoments(
+                    self.settings.limits.longest_timing, self.options.budget_minutes * 60, watch, self._look
+                ),
+                turns=self.turns,
                 at_once=AT_ONCE if all(is_remote(name) for name, _ in self.options.models) else 1,
             )
             outcome = yield from forge(self.run, workshop, self.options.limits, self._began)
         self._remember(outcome)
         return outcome
+
+    def _look(self, seconds: float) -> float:
+        """Return the share of the machine that other processes use. No other run of this process works meanwhile."""
+        with self.turns.alone():
+            return look(seconds)
 
     def _remember(self, outcome: Outcome) -> None:
         """Keep what worked: the smith's plan, or the program of a model that stayed correct and is proven faster."""
@@ -254,6 +269,7 @@ class Session:
             tokens=options.budget_tokens,
             minutes=options.budget_minutes,
             ends=self._began + seconds,
+            waited=lambda: self.turns.waited,
         )
 
     def _is_smiths(self, attempt: Attempt) -> bool:
@@ -299,7 +315,8 @@ class Session:
         )
 
     def _reference(self) -> ReferenceProgram | None:
-        """Return the program from another platform. Raises PlatformError when that platform is not known here."""
+        """Return the reference implementation from another platform; None if the user gave none. Raises PlatformError
+        if that platform is not known here."""
         if not self.options.reference:
             return None
         extra = trust.folders_of(self.run.header.options.get("platform_dirs", ""))
@@ -309,6 +326,8 @@ class Session:
     def _analyst(self) -> Analyst:
         if self.options.analyst == BUILTIN:
             return self._smith()
+        if self.options.profile_as == "none":
+            return NoAnalysis()
         return AnalysisAgent(
             self._model(self.options.analyst, self.options.analyst_settings, "performance analysis agent"),
             self.platform,
@@ -319,9 +338,10 @@ class Session:
 
     def _smith(self) -> Smith:
         self._watch("starting the built-in generator")
-        from kforge.smith.brain import Smith  # imports torch, which nothing else here does
-
-        return Smith(self.platform, self.options.plan)
+        with self.turns.in_process():
+            smith = smith_of(self.platform, self.options)
+        smith.turn = self.turns.in_process
+        return smith
 
     def _model(self, name: str, settings: ModelSettings, agent: str) -> LanguageModel:
         def tell(detail: str) -> None:
@@ -338,13 +358,21 @@ class Session:
 
 
 def _origin_of_reference(options: RunOptions, settings: Settings, extra: Sequence[Path]) -> Manifest | None:
-    """Return the manifest of the platform that the reference implementation is for, where the options name it.
+    """Return the manifest of the platform that the reference implementation is for; None if no option names it.
 
     Raises PlatformError for a platform that is not known here.
     """
     if not options.reference_platform:
         return None
     return platforms.find(options.reference_platform, (*settings.platform_dirs, *extra)).manifest
+
+
+def smith_of(platform: Platform, options: RunOptions) -> Smith:
+    """Return the smith for these options."""
+    from kforge.smith.brain import Smith  # imports torch, which nothing else here does
+
+    reads = options.profile_as != "none"
+    return Smith(platform, options.plan, rewrites=options.rewrites, reads_profiles=reads)
 
 
 def build_ahead(problem: Problem, options: RunOptions, settings: Settings, platform: Platform, judge: Judge) -> None:
@@ -354,10 +382,9 @@ def build_ahead(problem: Problem, options: RunOptions, settings: Settings, platf
     """
     candidate = None
     if first_writer(options.model, options.seed) == BUILTIN:
-        from kforge.smith.brain import Smith  # imports torch, which nothing else here does
-
         plan = _recalled_plan(problem, options, settings, judge)
-        candidate = Smith(platform, plan).write(problem, judge.describe(problem)).candidate
+        options = options.model_copy(update={"plan": plan})
+        candidate = smith_of(platform, options).write(problem, judge.describe(problem)).candidate
     judge.build(problem, candidate)
 
 

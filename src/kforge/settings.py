@@ -188,7 +188,8 @@ def _seconds(name: str, default: float, env: Mapping[str, str], said: Mapping[st
 
 
 def _memory(option: str, env: Mapping[str, str], said: Mapping[str, Any], file: Path) -> int:
-    """Return the memory limit. The option wins over the environment, which wins over the file."""
+    """Return the memory limit in bytes; 0 if none is set. The option wins over the environment, which wins over the
+    file. Raises InputError for a text that is not a size."""
     variable = "KFORGE_MEMORY"
     places = {"--memory": option, variable: env.get(variable), f"{file}: field 'memory'": said.get("memory")}
     for place, text in places.items():
@@ -254,7 +255,10 @@ def _keys(env: Mapping[str, str], file: Path) -> Keys:
 
 
 def _read_key_file(path: Path) -> dict[str, str]:
-    """Keys from lines `NAME=VALUE`, as a shell would take them. No message quotes a line: it may hold a key."""
+    """Return keys from lines `NAME=VALUE`, as a shell would take them; empty if there is no such file.
+
+    Raises InputError if others may read the file, or for another line. No message quotes a line: it may hold a key.
+    """
     text = _read(path)
     if text is None:
         return {}

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from kforge.agents import Answer, GenerationAgent, Generator, ReferenceProgram
+from kforge.agents import Answer, GenerationAgent, Generator, NoAnalysis, ReferenceProgram
 from kforge.errors import RecordingExhausted
 from kforge.platforms.concepts import Concepts
 from kforge.records import GenerationFailure, Mismatch, RuntimeFailure, Usage
@@ -107,6 +107,20 @@ def test_an_optimization_carries_the_recommendation_and_the_programs_speed(
     )
     text = asked(optimized.requests[0])["messages"][1]["text"]
     assert all(part in text for part in ("fuse the passes", "It takes 2 µs a call", "1.50", candidate.source.strip()))
+
+
+def test_without_an_analysis_agent_the_prompt_has_no_recommendation(
+    scripted, platform, problem, workload, candidate, correct, profile, answer, asked
+):
+    advice = NoAnalysis().at(3).recommend(problem, workload, candidate, profile)
+    assert (advice.requests, advice.usage) == ((), Usage())
+    optimized = GenerationAgent(scripted(answer), platform).optimize(
+        problem, workload, candidate, correct, advice.recommendation
+    )
+    text = asked(optimized.requests[0])["messages"][1]["text"]
+    assert "It was not profiled" in text
+    assert "Recommendation" not in text
+    assert "performance analysis agent" not in text
 
 
 def test_what_the_model_raises_comes_through(scripted, platform, problem, workload):

@@ -82,6 +82,18 @@ def test_a_losing_rewrite_is_shown_as_its_changes_and_an_undecided_one_is_not(at
     assert history.differences([best, lost], Candidate(source="another program", platform="null")) == []
 
 
+def test_a_losing_rewrite_is_told_with_what_its_profile_shows(attempt, recommendation):
+    why = ("aten::copy_: not there before, 1.2 ms now",)
+    lost = attempt(1, parent=0, recommendation=recommendation, rival=0, head_to_head=SLOWER, why_slower=why)
+    (shown,) = history.differences([attempt(0), lost], attempt(0).candidate)
+    assert shown.splitlines()[:4] == [
+        "attempt 1, slower (0.91x (0.88 to 0.94)):",
+        "by their profiles:",
+        "- aten::copy_: not there before, 1.2 ms now",
+        "changes:",
+    ]
+
+
 def test_a_repair_of_a_rewrite_keeps_the_recommendation_and_the_best_program(
     attempt, recommendation, platform, problem, workload
 ):

@@ -72,6 +72,18 @@ def test_a_kernel_that_does_not_pay_as_called_is_not_used(tmp_path: Path, monkey
     assert fast._kforge_kernel.recipe is None, "the original runs"
 
 
+def test_a_kernel_is_kept_where_noise_hides_whether_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = iter([1.0, 1.0, 1.0, 1.0, *[1.0, 0.3, 1.0, 2.0] * as_called.PAIRS])
+    monkeypatch.setattr(as_called, "_block", lambda *_: 1e-3 * next(noisy))
+    found = as_called.speedup_as_called(nn.ReLU(), nn.ReLU(), [torch.randn(4)], HOST)
+    assert found is not None
+    assert found.low < 1 < found.high
+    monkeypatch.setattr(delivery, "speedup_as_called", lambda *_: found.model_copy(update={"median": 0.5}))
+    x = torch.randn(4, 4)
+    made = forged_with(tmp_path, Slow(), x, seconds=0)
+    assert delivery.worthwhile(made, [x]) is made
+
+
 def test_a_kernel_that_pays_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "SLOWER", as_called.SLOWER)
     x = torch.randn(4, 4)

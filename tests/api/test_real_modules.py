@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.api.real_modules import MODULES
 
 import kforge
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,6 +25,15 @@ OF_EACH_KIND = {"sequence", "tied weights and indices"}
 VOLUME = [pytest.param(name, marks=pytest.mark.volume) for name in MODULES if name not in OF_EACH_KIND]
 
 
+def judged(root: Path) -> dict[str, Any]:
+    """A problem file, a program for it, and a folder of one problem."""
+    example = root / "src" / "kforge" / "platforms" / "null" / "example"
+    folder = Path("problems")
+    folder.mkdir()
+    (folder / "norm.py").write_text((example / "reference.py").read_text())
+    return {"problem_file": folder / "norm.py", "program_file": example / "kernel.py", "folder": folder}
+
+
 def snippets(root: Path) -> list[str]:
     page = (root / "docs" / "python-api.md").read_text()
     return re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -37,15 +44,18 @@ def test_snippets_of_the_docs_work_for_a_real_module(name: str, root: Path, caps
     torch.manual_seed(0)
     make, draw = MODULES[name]
     module, inputs = make().eval(), draw()
-    names: dict[str, Any] = {"module": module, "example_inputs": inputs}
+    names: dict[str, Any] = {"module": module, "example_inputs": inputs, **judged(root)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kforge.SpeedWarning)  # a busy test machine, and small inputs
         warnings.simplefilter("ignore", kforge.FallbackWarning)
         for snippet in (texts := snippets(root)):
             exec(compile(snippet, "python-api.md", "exec"), names)
-    assert len(texts) == 4
+    assert len(texts) == 6
     fast, out = names["fast"], capsys.readouterr().out
     assert out.startswith(f"{fast.finding} median=")
+    assert names["evaluation"].correct is not None
+    assert "norm" in [each.name for each in names["done"].results]
+    assert names["page"]
     assert fast.finding in ("faster", "slower", "cannot tell")
     assert fast.receipt is not None
     assert 'extern "C" void' in (fast.run / "best.py").read_text() or name not in WITH_KERNELS

@@ -309,3 +309,12 @@ def test_a_failure_that_nobody_foresaw_is_one_line_and_a_file(
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     assert cli.run(["runs"]) == 2
     assert "its traceback could not be kept" in capsys.readouterr().err
+
+
+def test_a_receipt_that_cannot_be_written_is_refused_before_anything_is_measured(
+    kforge: RunKforge, tmp_path: Path
+) -> None:
+    (tmp_path / "p.py").write_text("nothing is read of it")
+    for receipt, said in (("no/r.json", "there is no folder"), (".", "it is a folder")):
+        ran = kforge("eval", tmp_path / "p.py", tmp_path / "p.py", "-p", "null", "--receipt", tmp_path / receipt)
+        assert complaint(ran).startswith(f"cannot write the receipt {tmp_path / receipt}: {said}")

@@ -29,7 +29,13 @@ COMMANDS = (
     "mcp",
     "openenv",
     "trajectories",
+    "experiment",
     "prompts",
+    "export",
+    "compare",
+    "clean",
+    "report",
+    "serve",
     "exchange",
 )
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kforge.cli import receipts
 from kforge.cli.verifying import compare, difference
@@ -177,6 +179,19 @@ def test_as_many_samples_as_an_evaluation_takes_are_compared() -> None:
     """An honest near miss."""
     ratios = (*RATIOS,) * 142
     assert receipts.contradictions(evaluation(ratios=ratios, pairs=len(ratios))) == []
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=12))
+def test_the_interval_of_few_and_very_different_pairs_is_as_wide_as_it_is_recomputed(
+    looks: int, ratios: list[float]
+) -> None:
+    """An honest near miss: with a second look the interval may be wider than all ratios of its pairs."""
+    samples = PairedSamples(baseline=[0.01 * each for each in ratios], candidate=[0.01] * len(ratios), looks=looks)
+    honest = evaluation(
+        ratios=ratios, pairs=len(ratios), eager=samples.speedup(), eager_seconds=samples.baseline_seconds()
+    )
+    assert receipts.contradictions(honest) == []
 
 
 def test_pairs_that_were_timed_on_a_busy_machine_do_not_count() -> None:

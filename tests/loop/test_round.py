@@ -126,6 +126,22 @@ def test_each_program_is_profiled_once(judge: Judge, run: RunFolder, tmp_path: P
     assert sorted(path.parent.name for path in run.path.glob("attempts/*/profile.json")) == ["000", "001"]
 
 
+def test_a_slower_rewrite_is_profiled_and_compared_where_an_agent_reads_it(
+    judge: Judge, run: RunFolder, tmp_path: Path
+) -> None:
+    slow = PROGRAM.format("sum((0 * x).cumsum(0) for _ in range(50)) + 2 * x")
+    answers = [program(1), advice("one"), slow, advice("two"), WRONG]
+    work = workshop(run, judge, scripted(tmp_path, *answers))
+    loop = forge(run, work, RunLimits(3, replications=0, roofline_share=9))
+    with run.writing():
+        next(loop)
+        known(run, 1, 0, 0.5)
+        attempts = list(loop)
+    assert any("aten::cumsum: not there before" in line for line in attempts[0].why_slower), attempts[0]
+    (asked,) = [each for each in Exchange(run.exchange).questions() if each.name == "004-analysis"]
+    assert "aten::cumsum: not there before" in str(asked.request)
+
+
 # --- ideas ----------------------------------------------------------------------------------------------------
 
 NOTHING = json.dumps({"nothing_left": "it is at the roof", "evidence": "98 %"})

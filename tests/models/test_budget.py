@@ -104,3 +104,12 @@ def test_an_answer_is_not_waited_for_longer_than_the_minutes(server, opened, ask
         gone.set()
     assert len(server.bodies) == 1
     assert budget.seconds_left == 0.0
+
+
+def test_time_in_which_a_run_waited_for_others_is_added_to_its_minutes():
+    waited = [0.0]
+    budget = CallBudget(minutes=1, ends=time.monotonic() - 1, waited=lambda: waited[0])
+    with pytest.raises(BudgetSpent):
+        budget.check_time()
+    waited[0] = 1000.0
+    budget.check_time()

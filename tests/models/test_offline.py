@@ -49,6 +49,15 @@ class TestReplay:
             model.complete(ask(model=model.name))
         assert path.read_text() == "{"
 
+    def test_a_folder_of_several_recordings_answers_from_all_of_them(self, ask, tmp_path):
+        for number in (1, 2):
+            record(tmp_path / "suite" / f"problem_{number}" / "exchange", ask(f"question {number}"), f"answer {number}")
+        model = open_model(f"replay:{tmp_path / 'suite'}", exchange=tmp_path / "run", keys={})
+        assert [model.complete(ask(f"question {number}", model=model.name)).text for number in (2, 1)] == [
+            "answer 2",
+            "answer 1",
+        ]
+
     def test_a_missing_folder_is_found_at_once(self, tmp_path):
         with pytest.raises(ModelError, match="no recorded exchange at /nowhere"):
             open_model("replay:/nowhere", exchange=tmp_path, keys={})

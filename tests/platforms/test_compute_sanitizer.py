@@ -264,9 +264,9 @@ def test_the_planted_kernels_build(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_other_error_can_be_planted() -> None:
-    with pytest.raises(PlatformError, match="no error named leak"):
+    with pytest.raises(PlatformError, match="no planted error named leak"):
         compute_sanitizer.plant("leak", "cuda")
-    with pytest.raises(PlatformError, match="'null' has no error named memcheck"):
+    with pytest.raises(PlatformError, match="'null' has no planted error named memcheck"):
         platforms.find("null").adapter.plant("memcheck")
 
 

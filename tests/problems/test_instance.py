@@ -65,8 +65,9 @@ def test_shared_and_expanded_memory_is_counted_once(instance_of: InstanceOf) -> 
     assert instance_of(forward="return x, x.view(-1)").describe().bytes_moved == 48
 
 
-NOISE = "1e-5 * (1 + int.from_bytes(__import__('os').urandom(4), 'big') / 2**32)"
-"""As of sums in another order: other digits in every call, whatever is seeded."""
+NOISE = "1e-5 * (1 + torch.tensor(list(__import__('os').urandom(12))).view(3, 4) / 256)"
+"""As of sums in another order: other digits in every call, whatever is seeded. One number for all elements was rounded
+away in both calls of one run in two hundred."""
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,55 @@ def test_an_override_that_names_no_constant_fails_that_task_alone(ours: Path) ->
 def test_a_task_is_a_problem_or_a_failure() -> None:
     with pytest.raises(ValueError, match="a problem or the reason"):
         Task(name="a", family="")
+
+
+WEIGHTS = '[weights."norms/a"]\nsmall = 94\nlarge = 6\n'
+
+
+def test_weights_choose_the_workloads_and_are_kept(ours: Path) -> None:
+    (ours / "suite.toml").write_text(TOML + WEIGHTS)
+    tasks = {task.name: task for task in open_suite(str(ours)).tasks(only="*/a,*/b")}
+    assert {name: (task.group, task.workload, task.weight) for name, task in tasks.items()} == {
+        "norms/a/small": ("norms/a", "small", 94.0),
+        "norms/a/large": ("norms/a", "large", 6.0),
+        "norms/b": ("", "small", 1.0),
+    }
+    assert "ROWS = 64" in tasks["norms/a/large"].problem.source  # type: ignore[union-attr]
+
+
+def test_a_file_of_weights_replaces_those_of_the_suite(ours: Path) -> None:
+    (ours / "suite.toml").write_text(TOML + WEIGHTS)
+    file = ours / "weights.toml"
+    file.write_text('[weights."norms/a"]\nsmall = 0\nlarge = 2.5\n')
+    (task,) = open_suite(str(ours), weights=file).tasks(only="norms/a")
+    assert (task.name, task.workload, task.weight) == ("norms/a", "large", 2.5)
+
+
+def test_all_workloads_and_several_by_name(ours: Path) -> None:
+    (ours / "suite.toml").write_text(TOML)
+    for workload in ("all", "small,large"):
+        names = [task.name for task in open_suite(str(ours)).tasks(workload, only="norms/a")]
+        assert names == ["norms/a/small", "norms/a/large"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ('[weights."norms/z"]\nsmall = 1\n', "the weights name a problem 'norms/z' that it does not have"),
+        ('[weights."norms/a"]\nhuge = 1\n', "the weights name a workload 'huge' that norms/a does not have"),
+        ('[weights."norms/a"]\nsmall = -1\n', "the weight of 'norms/a' at 'small' is -1, not 0 or more"),
+        ('[weights."norms/a"]\nsmall = inf\n', "is inf, not 0 or more"),
+        ('[weights."norms/a"]\nsmall = 0\n', "no workload of 'norms/a' has a weight over 0"),
+        ("[weights]\nsmall = 1\n", "weights.small: Input should be a valid dictionary"),
+        ("x = 1\n", "has no table"),
+        ("x = ", "is not valid TOML"),
+    ],
+)
+def test_bad_weights_are_told_in_one_line(ours: Path, weights: str, said: str) -> None:
+    (ours / "suite.toml").write_text(TOML)
+    file = ours / "weights.toml"
+    file.write_text(weights)
+    with pytest.raises(ProblemError) as caught:
+        open_suite(str(ours), weights=file).tasks()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -282,6 +282,7 @@ PROMPTS = {
     ),
     "optimize": optimize,
     "optimize_with_reference_and_history": lambda: optimize(**REFERENCE, **HISTORY, remembered=[REMEMBERED]),
+    "optimize_alone": lambda: render("optimize_alone", **task(candidate=CANDIDATE, standing=STANDING, **HISTORY)),
     "analyze": analyze,
     "analyze_with_history": lambda: analyze(
         **HISTORY,
@@ -301,6 +302,7 @@ PROMPTS = {
         f"zero_shot_{name}": lambda name=name: zero_shot(name)
         for name in ("system_generation", "generate", "repair", "optimize", "system_analysis", "analyze")
     },
+    "zero_shot_optimize_alone": lambda: zero_shot("optimize_alone"),
     "zero_shot_custom_with_reference": lambda: zero_shot("generate", track="custom", **REFERENCE),
     "zero_shot_repair_of_no_program": lambda: zero_shot(
         "repair", candidate=None, verdict=FAILED["compilation_failure"], repeats=1

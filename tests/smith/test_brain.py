@@ -114,6 +114,27 @@ def test_what_it_owes_to_algebra_is_labelled(smith: Smith, load: Callable[[str],
     assert smith.write(*load("torch.softmax(x, -1)")).labels == ()
 
 
+def test_without_rewrites_no_plan_uses_algebra(load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    plain = Smith(platforms.find("cpu"), rewrites=False)
+    problem, workload = load("torch.softmax(x + 1, -1)")
+    assert "Rewritten by" not in written(plain, problem, workload).source
+    assert plain.write(*load("(x @ x.t()).sum()")).labels == ()
+
+
+def test_without_profiles_every_change_is_worth_a_try_in_its_order(
+    load: Callable[[str], tuple[Problem, Workload]],
+) -> None:
+    problem, workload = load("torch.softmax(x, 0)")
+    reading, blind = Smith(platforms.find("cpu")), Smith(platforms.find("cpu"), reads_profiles=False)
+    candidate = written(blind, problem, workload)
+    first = [blind.recommend(problem, workload, candidate, profile(each)).recommendation for each in (1e-6, 1.0)]
+    assert first[0].action == first[1].action, "the profile decides nothing"
+    by_profile = {
+        reading.recommend(problem, workload, candidate, profile(each)).recommendation.action for each in (1e-6, 1.0)
+    }
+    assert len(by_profile) == 2
+
+
 def test_its_advice_changes_the_program_and_ends(smith: Smith, load: Callable[[str], tuple[Problem, Workload]]) -> None:
     problem, workload = load("torch.softmax(x, 0)")
     candidate = written(smith, problem, workload)

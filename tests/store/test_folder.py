@@ -243,6 +243,23 @@ def test_a_foreign_or_damaged_header_is_said_in_one_line(tmp_path: Path, content
     one_line(caught)
 
 
+@pytest.mark.parametrize("name", ["../../../escaped", "/tmp/escaped", "", ".", "..", "a/b", "a\\b", "a\nb", "é" * 200])
+def test_an_id_that_is_no_plain_name_is_refused(tmp_path: Path, header: Any, name: str) -> None:
+    """Cause: an export in another suite's format is written to a folder of this name."""
+    folder = RunFolder.create(tmp_path, header())
+    said = json.loads((folder.path / "run.json").read_text())
+    (folder.path / "run.json").write_text(json.dumps(said | {"id": name}))
+    with pytest.raises(RunError, match=r"run\.json is damaged: id: ") as caught:
+        RunFolder.open(folder.path)
+    one_line(caught)
+
+
+def test_a_run_in_a_renamed_folder_is_read(tmp_path: Path, header: Any) -> None:
+    folder = RunFolder.create(tmp_path, header())
+    renamed = folder.path.rename(tmp_path / "the good one")
+    assert RunFolder.open(renamed).id == folder.id
+
+
 def test_damaged_attempts_are_said_in_one_line(tmp_path: Path, header: Any, attempt: Any) -> None:
     folder = RunFolder.create(tmp_path, header())
     with folder.writing():

@@ -13,7 +13,7 @@ from kforge.problems import open_suite
 from kforge.run_options import RunOptions
 from kforge.session import Session
 from kforge.store import RunFolder, SuiteFolder
-from kforge.suite import SuiteSession, result_of, summarize
+from kforge.suite import SuiteSession, result_of, shared_judge, summarize
 from kforge.suite.runner import results_of
 
 if TYPE_CHECKING:
@@ -78,8 +78,10 @@ def breaking(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception]) -> l
     return seen
 
 
-def states(session: SuiteSession) -> dict[str, str]:
-    return {result.name: result.state for result in session.work()}
+def states(session: SuiteSession, workers: int = 1) -> dict[str, str]:
+    found = {result.name: result.state for result in session.work(workers=workers)}
+    assert [result.name for result in session.results] == [task.name for task in session.folder.header.tasks]
+    return found
 
 
 BREAKING: dict[str, tuple[Exception, str]] = {
@@ -98,7 +100,7 @@ def test_those_that_break_stop_nobody_and_are_tried_again(
     with monkeypatch.context() as patch:
         breaking(patch, {name: error for name, (error, _) in BREAKING.items()})
         session = begin(names)
-        assert states(session) == {name: "broken" if name in BREAKING else "no_attempt" for name in names}
+        assert states(session, workers=3) == {name: "broken" if name in BREAKING else "no_attempt" for name in names}
     folder = SuiteFolder.open(session.folder.path)
     reasons = {result.name: result.reason for result in results_of(folder) if result.state == "broken"}
     assert reasons == {name: said for name, (_, said) in BREAKING.items()}
@@ -106,9 +108,20 @@ def test_those_that_break_stop_nobody_and_are_tried_again(
     assert logged == ["us"], "only where we are to blame the traceback helps"
 
     worked_on = breaking(monkeypatch, {})
-    assert states(SuiteSession(folder, chosen)) == dict.fromkeys(names, "no_attempt")
-    assert worked_on == sorted(BREAKING), "what was finished was repeated"
+    assert states(SuiteSession(folder, chosen), workers=2) == dict.fromkeys(names, "no_attempt")
+    assert sorted(worked_on) == sorted(BREAKING), "what was finished was repeated"
     assert not any(map(folder.breakdown_of, folder.header.tasks))
+
+
+def test_a_problem_that_hangs_is_broken_after_a_deadline(
+    begin: Callable[..., SuiteSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_judge, "DESCRIBE_DEADLINE", 3.0)
+    monkeypatch.setitem(globals(), "PROBLEM", PROBLEM.replace("return x + 1", "while True: pass"))
+    (found,) = begin(["only"]).work(workers=2)
+    assert (found.state, found.reason) == (
+        "broken", "problem: only: the reference was not ready after 3 s; it may never return",
+    )  # fmt: skip
 
 
 def test_a_module_returned_unchanged_is_a_state_of_its_own(begin: Callable[..., SuiteSession]) -> None:
@@ -128,14 +141,16 @@ def test_one_that_waits_lets_the_others_go_on(
     assert session.folder.status() == "interrupted"
 
 
-@pytest.mark.parametrize("error", [ModelError("no such model"), InputError("no sandbox works here")])
+@pytest.mark.parametrize(
+    ("error", "workers"), [(ModelError("no such model"), 1), (InputError("no sandbox works here"), 2)]
+)
 def test_what_would_stop_all_of_them_stops_the_suite(
-    begin: Callable[..., SuiteSession], monkeypatch: pytest.MonkeyPatch, error: InputError
+    begin: Callable[..., SuiteSession], monkeypatch: pytest.MonkeyPatch, error: InputError, workers: int
 ) -> None:
     breaking(monkeypatch, {"b": error})
     session = begin()
     with pytest.raises(InputError, match=str(error)):
-        states(session)
+        states(session, workers)
     assert session.folder.path.is_dir(), "what was finished before is kept"
 
 

@@ -4,6 +4,7 @@ from kforge.agents.analysis import AnalysisAgent
 from kforge.agents.briefing import Briefing
 from kforge.agents.facts import MeasuredFacts
 from kforge.agents.generation import GenerationAgent, ReferenceProgram
+from kforge.agents.no_analysis import NoAnalysis
 from kforge.roles import Advice, Analyst, Answer, Failed, Generator, Tried
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "GenerationAgent",
     "Generator",
     "MeasuredFacts",
+    "NoAnalysis",
     "ReferenceProgram",
     "Tried",
 ]

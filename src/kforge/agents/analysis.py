@@ -17,7 +17,7 @@ from kforge.models import IMAGES_REFUSED, Image, LanguageModel, Message, Reply, 
 from kforge.profiling.picture import draw
 from kforge.prompts import render, trim
 from kforge.records import Attempt, Candidate, Problem, Profile, Recommendation, Usage, Workload
-from kforge.roles import Advice, NothingWorthTrying, Tried
+from kforge.roles import IMAGES_NOT_SEEN, Advice, NothingWorthTrying, Tried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +30,10 @@ PROFILE_LINES = 110
 """Most lines of a profile in a prompt: all of a usual page, with the lines and loops of authored kernels."""
 
 
-IMAGES_NOT_SEEN = "images_not_seen"
-"""Label of an attempt whose recommendation was made without the images, because the model refuses them."""
-
-
 class AnalysisAgent:
     """Reads the profile of a correct program and gives one recommendation."""
+
+    reads_history = True
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ from kforge.records import (
     Usage,
     Workload,
 )
-from kforge.roles import Answer, Failed, Tried
+from kforge.roles import UNADVISED, Answer, Failed, Tried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,12 +46,13 @@ class ReferenceProgram:
 
     source: str
     platform: Manifest | None = None
-    """The platform that it is for, where that is known: then the agent is told what its terms are called here."""
+    """The platform that the program is for, if known. Then the prompt also says what its terms are called on the target
+    platform."""
 
 
 class GenerationAgent:
-    """Writes and repairs programs; every call is a fresh, lean conversation of one system and one user message, and two
-    more where the answer cannot be read."""
+    """Writes and repairs programs. Every call starts a new conversation: a system message and a user message. If the
+    answer cannot be read, that answer and a second question are added."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class GenerationAgent:
         tried: Sequence[Tried] = (),  # noqa: ARG002 - the attempts say more
     ) -> Answer:
         return self._ask(
-            "optimize",
+            "optimize_alone" if recommendation == UNADVISED else "optimize",
             problem,
             workload,
             candidate=candidate,

@@ -93,6 +93,8 @@ def _difference(source: str, loser: Attempt) -> str:
         source.splitlines(), loser.candidate.source.splitlines(), "best", f"attempt {loser.index}", lineterm="", n=1
     )
     head = f"attempt {loser.index}, {loser.head_to_head.in_words}:"
+    if loser.why_slower:
+        head = "\n".join([head, "by their profiles:", *(f"- {each}" for each in loser.why_slower), "changes:"])
     return f"{head}\n{trim(chr(10).join(changed), DIFFERENCE_LINES, DIFFERENCE_CHARS)}"
 
 

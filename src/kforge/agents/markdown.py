@@ -83,7 +83,10 @@ def code_blocks(answer: str, whole: Callable[[str], bool], depth: int = _DEPTH) 
 
 
 def _opening(line: str) -> Fence | None:
-    """Return the fence that a line begins with. No regular expression: backtracking takes quadratic time."""
+    """Return the fence that a line begins with; None if it begins with no fence.
+
+    This uses no regular expression, because backtracking would take quadratic time.
+    """
     body = line.lstrip(_BLANK)
     marks = body[: len(body) - len(body.lstrip(body[:1]))] if body.startswith(("`", "~")) else ""
     if len(marks) < _SHORTEST_FENCE or "`" in body[len(marks) :]:
@@ -92,7 +95,8 @@ def _opening(line: str) -> Fence | None:
 
 
 def _opening_behind_prose(line: str) -> Fence | None:
-    """Return the fence, with the language's name after it, at the end of a line of prose."""
+    """Return the fence at the end of a line of prose, as in "Here it is: ```python"; None if the line ends
+    otherwise."""
     text = line.rstrip(_BLANK)
     language = _PYTHON.search(text)
     marks = _marks_at_end(text[: language.start()].rstrip(_BLANK)) if language is not None else ""
@@ -112,7 +116,11 @@ def _marks_at_end(text: str) -> str:
 
 
 def _block(lines: list[str], start: int, opening: Fence, whole: Callable[[str], bool]) -> tuple[CodeBlock, int]:
-    """Return the block that opens at a line, and the line after it."""
+    """Return the block that the fence `opening` at line `start` opens, and the index of the line after the block.
+
+    The block ends at the first closing fence before which the text is `whole`, or else at the first closing fence. If
+    there is no closing fence, the block goes to the end of the answer and is not `closed`.
+    """
     first: tuple[CodeBlock, int] | None = None
     tries = 0
     for end in range(start + 1, len(lines)):

@@ -110,7 +110,7 @@ def _last_of(programs: list[CodeBlock], finish: str) -> ReadProgram | Generation
 
 
 def _program_in_json(answer: str, blocks: list[CodeBlock]) -> str | None:
-    """Return a program inside a JSON string: `{"code": "…"}`, in a block or bare."""
+    """Return a program inside a JSON string (`{"code": "…"}`), in a block or bare; None if no string holds one."""
     for text in [answer, *(block.text for block in blocks)]:
         for value in json_values(text):
             for string in _strings(value):
@@ -135,7 +135,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _bare_program(answer: str) -> str | None:
-    """Return a program without any fence, with prose before it or after it."""
+    """Return a program without any fence, with prose before it or after it; None if the answer holds no program."""
     lines = answer.split("\n")
     beginnings = [index for index, line in enumerate(lines) if _CODE_BEGINS.match(line)]
     for begin in beginnings[:TRIES]:

@@ -45,6 +45,7 @@ class ForgeOptions(TypedDict, total=False):
     compile_baseline: bool
     compile_mode: str
     profile_as: str
+    rewrites: bool
     prompts: str
     prompt_tokens: int
     images: Sequence[str | Path]

@@ -112,9 +112,9 @@ def worthwhile(module: ForgedModule, inputs: Sequence[Any]) -> ForgedModule:
     if kernel.updates_state or kernel.calls is None or kernel.calls.mismatch(placed) is not None:
         return module
     called = speedup_as_called(module, original, placed, device)
-    if called is None or called.median >= SLOWER:
+    if called is None or called.median >= SLOWER or called.high >= 1:
         return module
-    reason = "the kernel is faster, but calls are so short that checking each call takes longer than the kernel saves"
+    reason = "calls are so short that checking each call takes longer than the kernel saves"
     return forged(original, ForgedKernel(replace(kernel.report, finding="slower", speedup=called, reason=reason), None))
 
 

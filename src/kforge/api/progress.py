@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kforge.errors import InputError
-from kforge.records import times
+from kforge.phrases import attempt_detail
 from kforge.visible import visible
 
 if TYPE_CHECKING:
@@ -78,5 +78,5 @@ def line(attempt: Attempt) -> str:
     if attempt.unchanged is not None:
         return f"attempt {attempt.index}: the module unchanged, {attempt.unchanged}"
     why_not = f"not timed: {attempt.untimed}" if attempt.untimed is not None else getattr(attempt.verdict, "reason", "")
-    said = times(attempt.speedup) if attempt.speedup is not None else why_not
+    said = attempt_detail(attempt) if attempt.comparisons else why_not
     return f"attempt {attempt.index}: {state}, {said}"

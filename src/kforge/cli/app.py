@@ -11,6 +11,7 @@ from kforge import __version__
 from kforge.cli.agents import commands
 from kforge.cli.options import (
     Candidate,
+    CrewSize,
     EarlierSuite,
     Exports,
     Growth,
@@ -33,14 +34,19 @@ from kforge.cli.options import (
     Target,
     Trust,
     Unsafe,
+    Workers,
     grouped,
 )
+from kforge.cli.output.verbosity import with_verbosity
+from kforge.cli.results import commands as results
+from kforge.cli.results import experiments
+from kforge.cli.serving import commands as serving
 
 app = typer.Typer(
     name="kforge",
     help="Turn a PyTorch module into a verified, faster kernel for the accelerator at hand.",
     no_args_is_help=False,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -60,6 +66,7 @@ def root(
 
 
 @app.command()
+@with_verbosity
 @grouped
 def forge(
     problem: Problem,
@@ -86,6 +93,7 @@ def forge(
 
 
 @app.command()
+@with_verbosity
 @grouped
 def suite(
     selection: Selection,
@@ -93,10 +101,8 @@ def suite(
     growth: Growth,
     rules: Rules,
     earlier: EarlierSuite,
+    crew: CrewSize,
     output: Output = None,
-    ahead: Annotated[
-        int, typer.Option("--ahead", min=0, help="First build what can be built, in this many processes at once.")
-    ] = 0,
     json: Json = False,
 ) -> int:
     """Forge every problem of a suite; budgets are for each problem."""
@@ -110,31 +116,38 @@ def suite(
             trust=earlier.trust, unsafe=rules.unsafe, platform_dirs=target.platform_dirs, model=growth.model,
             analyst=growth.analyst,
         )  # fmt: skip
-        return suites.resume(earlier.going_on, allowed, root=output, builders=ahead, json=json)
+        return suites.resume(earlier.going_on, allowed, root=output, crew=crew, json=json)
     chosen = settings.load(memory=rules.memory)
     options = forging.options(chosen, target, growth, rules.policy)
-    return suites.begin(
-        selection, options, chosen, platform_dirs=target.folders, root=output, builders=ahead, json=json
-    )
+    return suites.begin(selection, options, chosen, platform_dirs=target.folders, root=output, crew=crew, json=json)
 
 
 @app.command()
+@with_verbosity
 @grouped
-def resume(run: Run, limits: Limits, allowed: Permission, output: RunsFolder = None, json: Json = False) -> int:
-    """Go on with a run or a suite that was interrupted, or that waited for replies, as it was begun.
+def resume(
+    run: Run,
+    limits: Limits,
+    allowed: Permission,
+    output: RunsFolder = None,
+    workers: Workers = 1,
+    json: Json = False,
+) -> int:
+    """Go on with a run or a suite that was interrupted or waited for replies, with the options it was begun with.
 
     A run that has spent its budget goes on with a larger one, which --budget-usd, --budget-tokens or --budget-minutes
     gives; 0 lifts it.
 
-    A run that somebody else made is not run without permission: its code needs --trust, and each option that gives it
-    more rights needs its own flag.
+    A run that others made needs permission: its code needs --trust, and each option that gives it more rights needs its
+    own flag.
     """
     from kforge.cli import forging
 
-    return forging.resume(run, allowed, limits, root=output, json=json)
+    return forging.resume(run, allowed, limits, root=output, workers=workers, json=json)
 
 
 @app.command()
+@with_verbosity
 @grouped
 def transfer(
     run: Annotated[str, typer.Argument(help="A run with a correct program: as `kforge runs` names it, or its folder.")],
@@ -161,6 +174,7 @@ def transfer(
 
 
 @app.command("eval")
+@with_verbosity
 @grouped
 def evaluate(
     problem: Problem,
@@ -181,6 +195,8 @@ def evaluate(
 
 
 @app.command()
+@with_verbosity
+@grouped
 def verify(
     receipt: Annotated[str, typer.Argument(help="A file of `eval --receipt`, or a run: its best attempt is verified.")],
     platform_dirs: PlatformDirs = None,
@@ -196,6 +212,7 @@ def verify(
 
 
 @app.command()
+@with_verbosity
 @grouped
 def profile(
     problem: Annotated[
@@ -231,13 +248,17 @@ def show(
         Optional[str],  # noqa: UP045
         typer.Argument(help="As `kforge runs` names it, or a run's or suite's folder. Default: the latest."),
     ] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Also what each program changed.")] = False,
     output: RunsFolder = None,
     json: Json = False,
 ) -> int:
-    """Show one run: its attempts, recommendations and best kernel; or one suite."""
+    """Show one run: its attempts, recommendations and best kernel; or one suite.
+
+    On a terminal the timing samples of the best program are drawn, too.
+    """
     from kforge.cli import inspecting
 
-    return inspecting.show(run, root=output, json=json)
+    return inspecting.show(run, root=output, diff=diff, json=json)
 
 
 @app.command()
@@ -276,6 +297,8 @@ def new_platform(
 
 
 @app.command()
+@with_verbosity
+@grouped
 def doctor(
     names: Annotated[Optional[list[str]], typer.Argument(help="Platforms to check. Default: all.")] = None,  # noqa: UP045
     calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure the device's peaks again.")] = False,
@@ -301,4 +324,10 @@ app.add_typer(commands.exchange, name="exchange")
 app.command()(commands.mcp)
 app.command()(commands.openenv)
 app.command()(commands.trajectories)
+app.command()(experiments.experiment)
 app.command()(commands.prompts)
+app.command()(results.export)
+app.command()(results.compare)
+app.command()(results.clean)
+app.command()(results.report)
+app.command()(serving.serve)

@@ -99,6 +99,8 @@ def _run_example(
             return {**report, "reason": f"its example is not correct: {words.state(evaluation.verdict)}: {reason}"}
         for eager in evaluation.correct.comparisons[:1]:
             report |= {"speedup": as_json(eager.speedup), "finding": eager.finding}
+            if eager.doubt is not None:
+                report["doubt"] = eager.doubt
         if calibrate:
             report["peaks"] = as_json(judge.peaks(fresh=True))
     return report
@@ -116,9 +118,13 @@ def _line(report: dict[str, Any]) -> str:
         )
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     speedup = report["speedup"]
+    if "doubt" in report:
+        speed = f"speed not measured: {report['doubt']}"
+    else:
+        interval = f"({speedup['low']:.2f} to {speedup['high']:.2f})"
+        speed = f"{speedup['median']:.2f}x over eager {interval}: {report['finding']}"
     line = (
-        f"{report['platform']}: works: example built, run and verified, {speedup['median']:.2f}x over eager "
-        f"({speedup['low']:.2f} to {speedup['high']:.2f}): {report['finding']}; on {report['device']}; {versions}; "
+        f"{report['platform']}: works: example built, run and verified, {speed}; on {report['device']}; {versions}; "
         f"sandbox {report['sandbox']}"
     )
     if "peaks" in report:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from kforge import problems, reading, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
-from kforge.cli.options import Material
-from kforge.cli.output import documents, words
-from kforge.cli.output.display import STILL_SECONDS, attempts_table, open_display, open_progress
-from kforge.cli.output.lines import note, say, say_table
+from kforge.cli.options import CrewSize, Material
+from kforge.cli.output import documents
+from kforge.cli.output.display import STILL_SECONDS, open_display, open_progress
+from kforge.cli.output.lines import note
+from kforge.cli.output.outcomes import print_outcome, waiting_document
 from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import EvaluationError, InputError, ProviderError, RunError, WaitingForReplies
 from kforge.models import Exchange, read_images
@@ -22,11 +23,8 @@ from kforge.transfer import Source
 from kforge.visible import command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from kforge.cli.options import Growth, Limits, Permission, Target
-    from kforge.models import Question
-    from kforge.records import Attempt, EvaluationPolicy, Outcome
+    from kforge.records import EvaluationPolicy, Outcome
     from kforge.run_options import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
@@ -116,8 +114,13 @@ def begin(
         return _work(session, json=json)
 
 
-def resume(name: str, allowed: Permission, limits: Limits, *, root: Path | None = None, json: bool) -> int:
-    """Resume a run. Raises InputError, also for a run made by others that the user does not permit."""
+def resume(
+    name: str, allowed: Permission, limits: Limits, *, root: Path | None = None, workers: int = 1, json: bool
+) -> int:
+    """Resume a run or a suite. `workers`: how many problems of a suite are worked on at once.
+
+    Raises InputError, also for a run made by others that the user does not permit.
+    """
     chosen = settings.load()
     root = root or chosen.runs
     if SuiteFolder.find(root, name) is not None:
@@ -126,8 +129,10 @@ def resume(name: str, allowed: Permission, limits: Limits, *, root: Path | None 
         if allowed.problem is not None:
             raise InputError("--problem is for a run; a suite made by others goes on with --trust")
         if limits.given:
-            raise InputError("a larger budget is for a run: resume the run of one problem of the suite by its folder")
-        return suites.resume(name, allowed, root=root, json=json)
+            raise InputError("a larger budget needs one run, not a suite: resume the run of one problem by its folder")
+        return suites.resume(name, allowed, root=root, crew=CrewSize(workers), json=json)
+    if workers > 1:
+        raise InputError("--workers is for a suite; a run has one problem")
     run = RunFolder.find(root, name)
     larger = Budgets.model_validate(limits.given)
     with Session.resume(run, chosen, consent=consent(run.header.problem, allowed), budgets=larger) as session:
@@ -195,53 +200,3 @@ def _wait(run: RunFolder, waiting: WaitingForReplies, *, json: bool, is_ours: bo
             note(f"{question.reply.name} is there, but it is empty")
     note(f"and then run: {command('kforge', 'resume', run.path)}")
     return WAITING
-
-
-def waiting_document(questions: Sequence[Question]) -> dict[str, list[str]]:
-    """Return what `--json` says about questions that wait for replies: their prompts, and the replies without text."""
-    empty = [str(each.reply) for each in questions if each.state == "empty reply"]
-    return {"waiting": [str(each.prompt) for each in questions], **({"empty_replies": empty} if empty else {})}
-
-
-def print_outcome(run: RunFolder, outcome: Outcome | None) -> None:
-    attempts, best, reported = list(run.attempts()), run.best(), run.reported()
-    title = f"{run.header.problem.name} on {run.header.platform} with {run.header.model}"
-    if attempts:
-        say_table(attempts_table(attempts, title))
-    else:
-        say(f"{title}: no attempt yet")
-    if outcome is not None:
-        for line in words.disproofs(outcome):
-            say(line)
-        if outcome.no_kernel is not None:
-            say(f"no kernel found: {outcome.no_kernel}")
-    if best is not None and reported is not None and reported.correct is not None:
-        for line in words.best(best, reported.correct, outcome):
-            say(line)
-        for line in words.conditions(reported.receipt):
-            say(line)
-        if reported.labels:
-            say(f"labels: {', '.join(reported.labels)}")
-        path = run.best_path
-        say(f"kernel: {path or 'no file of the run holds the program that was measured'}")
-        if path is None or path.name != "best.py":
-            say(f"not the kernel: {run.path / 'best.py'} is another program than the one that was measured")
-    for remark in _remarks(run, attempts):
-        say(remark)
-    for line in _ending(run, outcome):
-        say(line)
-
-
-def _remarks(run: RunFolder, attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yield what a user must know about the models of a run, a line each."""
-    yield from words.remarks(attempts)
-    yield from Exchange(run.exchange).notes()
-
-
-def _ending(run: RunFolder, outcome: Outcome | None) -> Iterator[str]:
-    """Yield why a run stopped, how it goes on where only its budget was too small, and where it is."""
-    if outcome is not None:
-        yield words.ended(outcome)
-        if outcome.is_budget_spent:
-            yield f"to go on: {command('kforge', 'resume', run.path)} and a larger --budget-…"
-    yield f"run: {run.path}"

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from kforge import platforms as registry
 from kforge import settings
-from kforge.cli.forging import print_outcome, waiting_document
 from kforge.cli.output import documents, words
+from kforge.cli.output.diffs import of_attempts, say_diff
 from kforge.cli.output.ledgers import print_ledger
 from kforge.cli.output.lines import note, say
+from kforge.cli.output.outcomes import print_outcome, waiting_document
+from kforge.cli.output.sparklines import timing_lines
 from kforge.cli.trusting import NOT_OURS, say_whose, whose
 from kforge.errors import InputError, RunError
 from kforge.models import Exchange
 from kforge.records import as_json
-from kforge.store import RunFolder, SuiteFolder, index_url, list_runs, short_id, suite_paths
+from kforge.store import RunFolder, RunSummary, SuiteFolder, derived, index_url, list_runs, short_id, suite_paths
 from kforge.store.folder import run_paths
 from kforge.suite.results import questions_of
 from kforge.visible import command
@@ -27,21 +31,23 @@ if TYPE_CHECKING:
 
     from kforge.models import Question
     from kforge.settings import Settings
-    from kforge.store import Key, Listing, RunSummary
+    from kforge.store import Key, Listing
 
+SUMMARY = "summary"
+"""The name under which the summary of a finished run is kept."""
 IN_MEMORY = "sqlite://"
 """The index for a folder that may be read but not written."""
 
 
-def show(name: str | None, *, root: Path | None, json: bool) -> int:
-    """Show a run or a suite; the latest one when no name is given.
+def show(name: str | None, *, root: Path | None, diff: bool = False, json: bool) -> int:
+    """Show a run or a suite; the latest one when no name is given. `diff`: with what each program changed.
 
     Raises RunError when the folder holds none, and InputError for a folder that does not exist.
     """
     chosen = settings.load()
     root = _root(root, chosen)
     if name is None:
-        name = _latest(root)
+        name = latest(root)
         if not json:
             say(f"the latest in {root}: {name}")
     if (suite := SuiteFolder.find(root, name)) is not None:
@@ -57,17 +63,25 @@ def show(name: str | None, *, root: Path | None, json: bool) -> int:
         documents.print_json(document if status == "finished" else {**document, **unfinished})
         return 0
     print_outcome(run, run.outcome())
+    best = run.best()
+    if sys.stdout.isatty() and best is not None and best.evaluation is not None:
+        for line in timing_lines(best.evaluation.receipt):
+            say(line)
     say_whose(is_ours=is_ours)
     for attempt in run.attempts():
         if attempt.recommendation is not None:
             say(f"recommendation of attempt {attempt.index}: {attempt.recommendation.action}")
     print_ledger(run)
+    if diff:
+        for difference in of_attempts(run.attempts()):
+            say_diff(difference)
     for line in _how_to_go_on(run, status, questions):
         say(line)
     return 0
 
 
-def _latest(root: Path) -> str:
+def latest(root: Path) -> str:
+    """Return the id of the run or suite that was begun last. Raises RunError if no run was begun yet."""
     ids = sorted(path.name for path in (*run_paths(root), *suite_paths(root)))
     if not ids:
         raise RunError(f"no runs in {root}; `kforge forge PROBLEM` begins one")
@@ -149,21 +163,28 @@ def _listing(root: Path, chosen: Settings) -> Listing:
 
 def _names(ids: Sequence[str]) -> dict[str, str]:
     """Return a short name for each run: its last letters, or the whole id where two runs have the same."""
-    letters = [short_id(each) for each in ids]
-    return {each: short if letters.count(short) == 1 else each for each, short in zip(ids, letters, strict=True)}
+    letters = Counter(map(short_id, ids))
+    return {each: each if letters[short_id(each)] > 1 else short_id(each) for each in ids}
 
 
 def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool]:
     """Return a run of the index as its files describe it, and whether the user made all of it.
 
-    Others may have edited the index. The files are read for their signatures anyway.
+    Others may have edited the index. All files of a finished run are read once, for their signatures; what they say is
+    kept, signed.
     """
+    path = root / listed.id
+    if (kept := derived.read(path, SUMMARY, RunSummary, key)) is not None:
+        return kept, True
     with suppress(RunError):
-        run = RunFolder.open(root / listed.id)
+        run = RunFolder.open(path)
         is_ours = run.is_all_signed(key)
         if is_ours:
             run.hold_to(key)
-        return run.summary(), is_ours
+        summary = run.summary()
+        if is_ours and summary.status == "finished":
+            derived.keep(path, SUMMARY, summary, key)
+        return summary, is_ours
     return listed, False
 
 
@@ -196,9 +217,10 @@ def _suite_rows(root: Path, key: Key) -> Iterator[RunRow]:
             workload = f" ({header.workload})" if header.workload else ""
             platform, model = (header.options.get(name, "?") for name in ("platform", "model"))
             about = f"suite {header.suite}{workload} on {platform} with {model}"
-            questions = [each for task in header.tasks for each in questions_of(suite, task) if each.is_waiting]
-            status = suite.status()
-            waits = words.waiting(questions) if status == "interrupted" and questions else status
+            status = suite.status() if done < len(header.tasks) else "finished"
+            unfinished = [task for task in header.tasks if status == "interrupted" and not suite.is_done(task)]
+            questions = [each for task in unfinished for each in questions_of(suite, task) if each.is_waiting]
+            waits = words.waiting(questions) if questions else status
             state = f"{waits}, {done} of {len(header.tasks)} problems done{said}"
         except RunError as error:
             note(str(error))

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def new_platform(name: str, into: Path | None, packages: list[str], *, json: bool) -> int:
-    """Write it among the user's own platforms, where every command finds it, or into another folder."""
+    """Write the files of a new platform, print their names, and return the exit status.
+
+    The folder is among the user's own platforms, where every command finds it, or in `into`. Raises PlatformError if
+    the name is taken or the files cannot be written.
+    """
     chosen = settings.load()
     place = (into if into is not None else chosen.user_platforms) / name
     taken = [each for each in platforms.available(chosen.platform_dirs) if each.name == name]

@@ -21,24 +21,25 @@ from kforge.choices import CompileMode, FailedState, Precision, ProfileForm, Pro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kforge.problems import Suite
     from kforge.records import EvaluationPolicy
 
 
 class Seed(StrEnum):
-    """What the first program of a run may come from."""
+    """Sources of a run's first program other than the model."""
 
     SMITH = "smith"
 
 
 def finite(value: float | None) -> float | None:
-    """Return the number. Raises BadParameter for infinity, which typer turns into one line about the option."""
+    """Return the value unchanged. Raises BadParameter for infinity; typer prints that as one line about the option."""
     if value is not None and math.isinf(value):
-        raise typer.BadParameter("leave it out when there is no limit")
+        raise typer.BadParameter("it must be a finite number; leave the option out for no limit")
     return value
 
 
 def writable(folder: Path | None) -> Path | None:
-    """Return the folder. Raises BadParameter at once for a folder in which no run can be kept."""
+    """Return the value unchanged. Raises BadParameter if it is a folder in which no run can be written."""
     if folder is not None:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not there.is_dir():
@@ -141,13 +142,13 @@ class Limits:
 
     @property
     def given(self) -> dict[str, float]:
-        """The limits that the user named."""
+        """Return the limits that the user set, by name."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
 @dataclasses.dataclass(frozen=True)
 class Growth(Limits):
-    """What writes the programs of a run, and how long the run goes on."""
+    """The options of a run: its models, how they are asked, its search, and when it stops."""
 
     model: Annotated[str, typer.Option("-m", "--model", help=MODEL_HELP)] = ""
     analyst: Annotated[
@@ -165,7 +166,10 @@ class Growth(Limits):
     ] = ""
     profile_as: Annotated[
         ProfileForm,
-        typer.Option("--profile-as", help="How the analysis agent gets a profile; image and both draw it."),
+        typer.Option(
+            "--profile-as",
+            help="How the analysis agent gets a profile; image and both draw it, none goes without advice.",
+        ),
     ] = ProfileForm.TEXT
     prompts: PromptStyle = PromptSet.STRUCTURED
     prompt_tokens: PromptTokens = PROMPT_TOKENS
@@ -185,6 +189,12 @@ class Growth(Limits):
         str,
         typer.Option("--memory-without", help="Problems that the memory neither tells nor keeps: 'softmax*,mean'."),
     ] = ""
+    rewrites: Annotated[
+        bool,
+        typer.Option(
+            "--rewrites/--no-rewrites", help="Let the built-in generator rewrite a problem by algebraic rules."
+        ),
+    ] = True
     iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5
     target_speedup: Annotated[
         float,
@@ -264,7 +274,7 @@ class Rules:
         from kforge.records import EvaluationPolicy
 
         if self.compile_mode is not CompileMode.DEFAULT and not self.compile_baseline:
-            raise typer.BadParameter("--compile-mode is for a baseline that --no-compile-baseline leaves out")
+            raise typer.BadParameter("--compile-mode is for torch.compile, which --no-compile-baseline leaves out")
         return EvaluationPolicy(
             precision=self.precision.value,
             track=self.track.value,
@@ -280,14 +290,57 @@ class Selection:
 
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="PATH_OR_NAME", help="A folder of problems, or a suite that comes with kforge: core."),
+        typer.Argument(
+            metavar="PATH_OR_NAME", help="A folder of problems, a checkout of another suite, or core, kforge's own."
+        ),
     ] = None
     workload: Annotated[
-        str, typer.Option("--workload", help="small, large or held_out, of core. Default: as the files say.")
+        str,
+        typer.Option(
+            "--workload",
+            help="Workloads or groups of them, such as small,large; or all. Default: those that the suite times.",
+        ),
     ] = ""
     only: Annotated[
         str, typer.Option("--only", help="Only problems whose name matches, such as 'norms/*,softmax'.")
     ] = ""
+    levels: Annotated[str, typer.Option("--levels", help="Only these levels, such as 1,2.")] = ""
+    numbers: Annotated[
+        str, typer.Option("--range", help="Only problems with these numbers in their level, such as 1-20,35.")
+    ] = ""
+    tags: Annotated[str, typer.Option("--tags", help="Only problems of these families, categories or tags.")] = ""
+    sample: Annotated[int, typer.Option("--sample", min=0, help="Draw this many of them at random.")] = 0
+    seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0
+    form: Annotated[str, typer.Option("--format", help="Format of the suite. Default: recognized by its files.")] = ""
+    weights: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--weights", help="A TOML file that says how often each workload of a problem is served."),
+    ] = None
+
+    def open(self) -> Suite:
+        """Return the suite. Raises ProblemError if no suite has this name, or if an option is wrong."""
+        from kforge.problems import ProblemChoice, open_suite
+
+        assert self.name is not None
+        choice = ProblemChoice.parsed(
+            levels=self.levels, numbers=self.numbers, tags=self.tags, sample=self.sample, seed=self.seed
+        )
+        return open_suite(self.name, choice, form=self.form, weights=self.weights)
+
+
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, help="Work on this many problems of a suite at once; one is timed at a time.")
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class CrewSize:
+    """How many problems of a suite are worked on at once."""
+
+    workers: Workers = 1
+    builders: Annotated[
+        int, typer.Option("--ahead", min=0, help="Build programs in advance where possible, in this many processes.")
+    ] = 0
 
 
 @dataclasses.dataclass(frozen=True)

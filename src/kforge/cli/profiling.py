@@ -75,7 +75,8 @@ def profile(
 
 
 def read_exports(paths: list[Path]) -> Export:
-    """Read profiler files. Raises InputError for a file that cannot be read, or that no known profiler wrote."""
+    """Return the contents of profiler files, together. Raises InputError for a file that cannot be read, or that no
+    known profiler wrote."""
     found = []
     for path in paths:
         try:

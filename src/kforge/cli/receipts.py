@@ -239,14 +239,14 @@ def _against(timing: Timing, samples: PairedSamples) -> Iterator[str]:
 
 
 def _of_eager(each: Comparison, samples: PairedSamples) -> Iterator[str]:
-    claimed, said = each.speedup, samples.speedup().median
+    claimed, interval = each.speedup, samples.speedup()
     ratios = [*map(math.exp, samples.log_ratios), *map(operator.truediv, samples.baseline, samples.candidate)]
-    if not (1 - BELOW) * said <= claimed.median <= (1 + CLOSE) * said:
-        yield f"it claims {claimed.median:.2f}x over eager, and its own samples say {said:.2f}x"
-    elif (
-        claimed.high > REACH * max(ratios)
-        or claimed.low < min(ratios) * math.exp(-samples.allowance) * (1 - BELOW) / REACH
-    ):
+    # few and very different pairs have an interval that is wider than they are
+    highest = max(*ratios, interval.high)
+    lowest = min(min(ratios) * math.exp(-samples.allowance), interval.low)
+    if not (1 - BELOW) * interval.median <= claimed.median <= (1 + CLOSE) * interval.median:
+        yield f"it claims {claimed.median:.2f}x over eager, and its own samples say {interval.median:.2f}x"
+    elif claimed.high > REACH * highest or claimed.low < lowest * (1 - BELOW) / REACH:
         yield (
             f"its interval {claimed.low:.2f} to {claimed.high:.2f} over eager reaches beyond its own samples, "
             f"{min(ratios):.2f} to {max(ratios):.2f}"

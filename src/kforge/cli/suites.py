@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from kforge import settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
-from kforge.cli.output import documents, words
-from kforge.cli.output.display import open_progress
+from kforge.cli.output import documents, words, workloads
 from kforge.cli.output.lines import note, plain, say, say_table
+from kforge.cli.output.suite_progress import SuiteProgress
 from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import InputError
-from kforge.problems import open_suite
 from kforge.records import as_json
 from kforge.store import SuiteFolder
-from kforge.suite.results import BROKEN, NO_KERNEL
+from kforge.suite.results import BROKEN
 from kforge.suite.results import WAITING as WAITS
 from kforge.suite.runner import SuiteSession, baselines_of, metrics_of, results_of
 from kforge.visible import command
@@ -25,15 +25,13 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from kforge.cli.options import Permission, Selection
+    from kforge.cli.options import CrewSize, Permission, Selection
+    from kforge.metrics import Gain
     from kforge.problems import Task
     from kforge.run_options import RunOptions
     from kforge.settings import Settings
     from kforge.store import Key
     from kforge.suite import Metrics, ProblemResult
-    from kforge.suite.metrics import Gain
-STILL_SECONDS = 30.0
-"""Seconds without a report after which a plain line names the problem in progress."""
 
 
 def begin(
@@ -43,19 +41,20 @@ def begin(
     *,
     platform_dirs: list[Path],
     root: Path | None,
-    builders: int,
+    crew: CrewSize,
     json: bool,
 ) -> int:
-    assert selection.name is not None
-    suite = open_suite(selection.name)
+    suite = selection.open()
     session = SuiteSession.begin(
         suite, options, chosen, root=root or chosen.runs, workload=selection.workload, only=selection.only,
         extra=platform_dirs,
     )  # fmt: skip
-    return work(session, builders=builders, json=json)
+    for remark in suite.remarks:
+        note(remark)
+    return work(session, crew=crew, json=json)
 
 
-def resume(name: str, allowed: Permission, *, root: Path | None = None, builders: int = 0, json: bool) -> int:
+def resume(name: str, allowed: Permission, *, root: Path | None = None, crew: CrewSize, json: bool) -> int:
     """Resume a suite. `allowed`: what a suite made by others may do. Raises InputError when there is no such suite."""
     chosen = settings.load()
     root = root or chosen.runs
@@ -63,14 +62,17 @@ def resume(name: str, allowed: Permission, *, root: Path | None = None, builders
     if folder is None:
         raise InputError(f"no suite '{name}' in {root}; `kforge runs` lists those there are")
     is_ours = folder.is_signed(chosen.signing_key)
-    return work(SuiteSession(folder, chosen, consent(None, allowed)), builders=builders, json=json, is_ours=is_ours)
+    return work(SuiteSession(folder, chosen, consent(None, allowed)), crew=crew, json=json, is_ours=is_ours)
 
 
-def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = True) -> int:
+def work(session: SuiteSession, *, crew: CrewSize, json: bool, is_ours: bool = True) -> int:
     """Work on a suite to its end. `is_ours`: whether the user began it."""
     try:
-        with SuiteProgress(session) as progress:
-            for result in session.work(progress.stage, builders):
+        with (
+            SuiteProgress(session) as progress,
+            closing(session.work(progress.stage, crew.builders, crew.workers)) as results,
+        ):
+            for result in results:
                 progress.result(result)
     except KeyboardInterrupt:
         note(f"interrupted; to go on: {command('kforge', 'resume', session.folder.path)}")
@@ -85,56 +87,6 @@ def work(session: SuiteSession, *, builders: int, json: bool, is_ours: bool = Tr
         note(f"then: {command('kforge', 'resume', session.folder.path)}")
         return WAITING
     return 0 if all(result.is_correct for result in session.results) else NOT_FOUND
-
-
-class SuiteProgress:
-    """Prints one line per problem on standard error; a terminal also shows what runs now.
-
-    Without a terminal, what runs is printed only when a problem has been silent for long.
-    """
-
-    def __init__(self, session: SuiteSession) -> None:
-        self.session = session
-        self.told = False
-        self.display = open_progress(still=STILL_SECONDS)
-
-    def stage(self, task: Task, text: str) -> None:
-        self._title()
-        self.display.stage(f"{task.name}: {text}")
-
-    def result(self, result: ProblemResult) -> None:
-        self._title()
-        done, header = self.session.results, self.session.folder.header
-        so_many = so_far(done, self.session.baselines)
-        self.display.say(f"{len(done)}/{len(header.tasks)} {words.result(result)} · {so_many}")
-
-    def _title(self) -> None:
-        # only after the first step succeeded: bad input gets one line and no other output
-        if not self.told:
-            self.told = True
-            folder, options = self.session.folder, self.session.options
-            workload = f" ({folder.header.workload})" if folder.header.workload else ""
-            about = f"{folder.header.suite}{workload} on {options.platform} with {options.model}"
-            self.display.say(f"{about} → {folder.path}")
-
-    def __enter__(self) -> SuiteProgress:
-        self.display.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.display.__exit__(*error)
-
-
-def so_far(results: Sequence[ProblemResult], baselines: Sequence[str]) -> str:
-    counts = [f"{sum(result.is_correct for result in results)} correct"]
-    counts += [f"{sum(r.is_faster(each) for r in results)} faster than {words.BASELINES[each]}" for each in baselines]
-    if disturbed := sum(any(each.doubt is not None for each in result.comparisons) for result in results):
-        counts.append(f"{disturbed} not measured")
-    if unchanged := sum(result.state == NO_KERNEL for result in results):
-        counts.append(f"{unchanged} without a kernel")
-    if broken := sum(result.state == BROKEN for result in results):
-        counts.append(f"{broken} broken")
-    return ", ".join(counts)
 
 
 # --- showing ----------------------------------------------------------------------------------------------
@@ -161,10 +113,15 @@ def print_metrics(folder: SuiteFolder, results: Sequence[ProblemResult]) -> None
     say_table(table(title, overall, families, baselines_of(folder)))
     for line in _notes(overall, baselines_of(folder)):
         say(line)
+    tasks, baselines = folder.header.tasks, baselines_of(folder)
+    for line in workloads.lines(workloads.gains(tasks, results, baselines), baselines):
+        say(line)
     say("states: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in overall.states.items()))
     for result in results:
         if result.state == BROKEN:
             say(f"broken: {result.name}: {result.reason}")
+    for line in workloads.notes(tasks):
+        say(line)
     say(f"suite: {folder.path}")
 
 
@@ -222,6 +179,7 @@ def document(folder: SuiteFolder, results: Sequence[ProblemResult]) -> dict[str,
     """Return the document that `--json` prints."""
     header = folder.header
     overall, families = metrics_of(folder, results)
+    weighted = workloads.gains(header.tasks, results, baselines_of(folder))
     about = {"run": str(folder.path), "suite": header.suite, "status": folder.status()}
     if header.workload:
         about["workload"] = header.workload
@@ -230,13 +188,15 @@ def document(folder: SuiteFolder, results: Sequence[ProblemResult]) -> dict[str,
         "platform": header.options.get("platform", "?"),
         "model": header.options.get("model", "?"),
         "problems": [_problem(folder, task, result) for task, result in zip(header.tasks, results, strict=True)],
+        **({"weighted": [as_json(each) for each in weighted]} if weighted else {}),
         "metrics": {"all": as_json(overall), "families": {name: as_json(each) for name, each in families.items()}},
     }
 
 
 def _problem(folder: SuiteFolder, task: Task, result: ProblemResult) -> dict[str, Any]:
-    about: dict[str, Any] = as_json(result)
-    about.pop("comparisons")
+    about: dict[str, Any] = as_json(result) | workloads.about(task)
+    for name in ("comparisons", "steps", "usage", "roofline"):  # the documents of runs hold them
+        about.pop(name, None)
     if result.is_correct and (run := folder.run_of(task)) is not None:
         about["best"] = documents.run(run, run.outcome())["best"]
     return about

@@ -11,7 +11,7 @@ from kforge.cli import WAITING as WAITING_STATUS
 from kforge.cli.output import documents, words
 from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import note, plain, say, say_table
-from kforge.cli.suites import STILL_SECONDS
+from kforge.cli.output.suite_progress import STILL_SECONDS
 from kforge.cli.trusting import consent
 from kforge.errors import InputError
 from kforge.records import EvaluationPolicy, as_json

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from kforge import problems, settings
 from kforge.cli.output.lines import note, say
+from kforge.errors import RunError
 from kforge.store import Consent
 
 if TYPE_CHECKING:
     from kforge.cli.options import Permission
     from kforge.records import Problem
+    from kforge.store import Key, RunFolder
 
 NOT_OURS = "not signed by you"
 """Shown for a run or suite whose header, attempts or outcome others may have written."""
@@ -33,6 +35,17 @@ def consent(theirs: Problem | None, allowed: Permission) -> Consent:
         ask=ask,
         to_read=settings.load().state / "to-read",
     )
+
+
+def hold_to_own(run: RunFolder, key: Key, *, trust: bool) -> None:
+    """Accept only what the user made of a run from now on; with `trust`, accept all of it.
+
+    Raises RunError for a run that others made and that is not trusted.
+    """
+    if not trust and not run.hold_to(key):
+        raise RunError(
+            f"{run.path} was not made by you on this machine; read its problem.py and best.py first, then add --trust"
+        )
 
 
 def whose(*, is_ours: bool) -> dict[str, bool]:

@@ -331,6 +331,9 @@ lower bound."""
 MOST_SITTINGS = 7
 """Most pairs of fresh processes in which two programs are timed against each other (as many looks as LATER_LOOKS has
 room for)."""
+MORE_THREADS = 1.25
+"""Factor between two programs' processor times, as multiples of their busiest threads', above which one of them counts
+as working in more threads."""
 CONTENDED_MARGIN = 1.02
 """On a machine that others use all the while, contention may favour one of two programs: the lower bound of their ratio
 must be higher by this factor."""

@@ -4,7 +4,6 @@ s."""
 from __future__ import annotations
 
 import ctypes
-import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kforge.inline import cache as builds
-from kforge.inline import configuration, diagnostics, openmp, signature, steps
+from kforge.inline import configuration, diagnostics, headers, openmp, signature, steps
 from kforge.inline.errors import CompileError, ToolchainError
 from kforge.inline.library import Kernel, Library
 
@@ -43,12 +42,9 @@ FLAGS = compile_flags(apple=_APPLE)
 _DIAGNOSTICS = ("-ferror-limit=20" if _APPLE else "-fmax-errors=20", "-fdiagnostics-color=never")
 _LINKER_PREFIXES = ("-l", "-L", "-Wl,")
 _BOTH_STEPS = "-fsanitize"
-HEADERS = Path(__file__).parent / "include"
-"""Folder of the headers that a source may include: <kforge/math.h>."""
 SOURCE = "kernel.cpp"
 """The name of the source in compiler messages."""
 _OBJECT, _LIBRARY = "kernel.o", "kernel.so"
-_OUR_HEADER = re.compile(r"#\s*include\s*[<\"](kforge/\w+\.h)[>\"]")
 
 
 class Built(NamedTuple):
@@ -74,7 +70,7 @@ def report(one: Built, flags: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="report-") as place:
         folder = Path(place)
         (folder / SOURCE).write_text(one.source, encoding="utf-8")
-        command = [find_compiler(), *FLAGS, f"-I{HEADERS}", *_compile_only(one.flags), *flags]
+        command = [find_compiler(), *FLAGS, f"-I{headers.FOLDER}", *_compile_only(one.flags), *flags]
         return _run([*command, "-c", SOURCE, "-o", _OBJECT], folder)
 
 
@@ -89,7 +85,7 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
     settings = configuration.current()
     flags = (*flags, *settings.flags)
     target = _target(compiler, flags)
-    name = builds.key((source, "\0".join(flags), target, str(runtime), _headers(source)))
+    name = builds.key((source, "\0".join(flags), target, str(runtime), headers.included(source)))
     make = partial(_build, compiler, source, flags, runtime, target)
     path = builds.fetch(settings.cache_folder, f"{name}.so", make)
     _built[path] = Built(source, flags, path, clang="clang version" in target)
@@ -150,17 +146,14 @@ def _target(compiler: str, flags: tuple[str, ...]) -> str:
     return answer.stderr
 
 
-def _headers(source: str) -> str:
-    """Return the texts of our headers that a source includes. They are part of the cache key."""
-    named = (HEADERS / name for name in _OUR_HEADER.findall(source))
-    return "".join(file.read_text(encoding="utf-8") for file in named if file.is_file())
-
-
 def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path | None, target: str, place: Path) -> Path:
     (place / SOURCE).write_text(source, encoding="utf-8")
     # Compiling and linking are two steps. In one step the compiler would link the system's OpenMP runtime beside
     # torch's, and before GCC 13 -ffast-math would add start-up code that flushes denormals in the whole process.
-    _run([compiler, *FLAGS, *_DIAGNOSTICS, f"-I{HEADERS}", *_compile_only(flags), "-c", SOURCE, "-o", _OBJECT], place)
+    _run(
+        [compiler, *FLAGS, *_DIAGNOSTICS, f"-I{headers.FOLDER}", *_compile_only(flags), "-c", SOURCE, "-o", _OBJECT],
+        place,
+    )
     libraries = [flag for flag in flags if flag.startswith((*_LINKER_PREFIXES, _BOTH_STEPS))]
     # clang calls another OpenMP runtime (__kmpc_*), which libgomp does not offer, so clang links its own.
     foreign = runtime is not None and "clang version" in target and "gomp" in runtime.name

@@ -1,9 +1,10 @@
 """The errors that kforge.inline raises.
 
-InlineError ├── CompileError        the source does not compile, or declares a kernel that cannot be called ├──
-ToolchainError      this machine cannot build: no compiler, no writable cache; not the fault of the source └──
-LaunchError         a kernel was called with arguments that do not fit it
-    └── UnknownKernel   the library has no such kernel (also an AttributeError)
+    InlineError
+    ├── CompileError        the source does not compile, or declares a kernel that cannot be called
+    ├── ToolchainError      this machine cannot build: no compiler, no writable cache; not the fault of the source
+    └── LaunchError         a kernel was called with arguments that do not fit it
+        └── UnknownKernel   the library has no such kernel (also an AttributeError)
 
 All of these can be pickled.
 """

@@ -11,7 +11,19 @@ from kforge.loop.forging import forge
 from kforge.loop.limits import RunLimits
 from kforge.loop.measuring import measured_facts
 from kforge.loop.proving import HeadToHeads, Prover
-from kforge.loop.quiet import QuietMoments
+from kforge.loop.quiet import QuietMoments, look
+from kforge.loop.turns import NoTurns, Turns
 from kforge.loop.workshop import Workshop
 
-__all__ = ["HeadToHeads", "Prover", "QuietMoments", "RunLimits", "Workshop", "forge", "measured_facts"]
+__all__ = [
+    "HeadToHeads",
+    "NoTurns",
+    "Prover",
+    "QuietMoments",
+    "RunLimits",
+    "Turns",
+    "Workshop",
+    "forge",
+    "look",
+    "measured_facts",
+]

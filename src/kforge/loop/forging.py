@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from kforge.loop.limits import RunLimits
+    from kforge.loop.turns import Turns
     from kforge.loop.workshop import Workshop
     from kforge.records import Attempt
     from kforge.store import RunFolder
@@ -33,7 +34,8 @@ def forge(
     resumed.
     """
     attempts = list(run.attempts())
-    clock = _Clock(time.monotonic() if began is None else began, attempts[-1].elapsed if attempts else 0.0)
+    earlier = attempts[-1].elapsed if attempts else 0.0
+    clock = _Clock(time.monotonic() if began is None else began, earlier, workshop.turns)
     ends = _Ends()
     while (stopped := limits.reached(attempts)) is None:
         moves = workshop.search.next_moves(attempts, ends.exhausted(attempts))
@@ -41,18 +43,18 @@ def forge(
             stopped = ends.reason
             break
         work = Round(run, workshop, attempts, moves[: limits.iterations - len(attempts)], limits)
-        begin = time.monotonic()
+        begin = clock.this_session()
         try:
             for draft in work.drafts():
                 attempt = ends.noted(Iteration(run, workshop, attempts).judge(draft, sanitize=limits.sanitize))
-                seconds = round(time.monotonic() - begin, 3)
+                seconds = round(clock.this_session() - begin, 3)
                 attempt = attempt.model_copy(update={"seconds": seconds, "elapsed": clock.in_all()})
                 run.commit(attempt)
                 attempts.append(attempt)
                 yield attempt
                 if limits.reached(attempts) is not None:
                     break
-                begin = time.monotonic()
+                begin = clock.this_session()
         except ProgramExhausted as end:
             ends.add(end)
         except (NearRoofline, RecordingExhausted, NothingLeft, CallRefused) as end:
@@ -117,15 +119,16 @@ class _Ends:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Measures the run's wall time over all sessions."""
+    """Measures the run's wall time over all sessions, without the time in which it waited for other runs."""
 
     began: float
     """When this session began, by `time.monotonic`."""
     earlier: float
     """Seconds of earlier sessions."""
+    turns: Turns
 
     def this_session(self) -> float:
-        return round(time.monotonic() - self.began, 3)
+        return round(time.monotonic() - self.began - self.turns.waited, 3)
 
     def in_all(self) -> float:
         return round(self.earlier + self.this_session(), 3)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kforge.errors import EvaluationError
+from kforge.loop.profiles import Profiles
 from kforge.loop.proving import HeadToHeads
 from kforge.loop.quiet import LABEL, is_disturbed
 from kforge.loop.workshop import R, once
@@ -67,6 +68,7 @@ class Iteration:
             usage=advice.usage + answer.usage if advice else answer.usage,
         )
         attempt = HeadToHeads(self.run, self.workshop.judge, self.workshop.quiet).compared(attempt, self.attempts)
+        attempt = Profiles(self.run, self.workshop).why_slower(attempt, draft.profile)
         if sanitize and isinstance(attempt.verdict, RuntimeFailure) and attempt.verdict.crashed:
             return self._crash_explained(attempt, attempt.verdict)
         if sanitize and best_attempt([*self.attempts, attempt]) is attempt:

@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kforge.errors import NothingLeft, WaitingForReplies
-from kforge.evaluation.constants import BUSY_SHARE
+from kforge.loop.profiles import Profiles
 from kforge.loop.questions import Questions
-from kforge.loop.workshop import once
-from kforge.records import Correct, Profile, Usage
+from kforge.records import BELIEVABLE_SHARE, Correct, Usage
 from kforge.roles import Advice
 from kforge.search import Optimize, Repair, Write, root
 
@@ -19,14 +18,10 @@ if TYPE_CHECKING:
 
     from kforge.loop.limits import RunLimits
     from kforge.loop.workshop import Workshop
-    from kforge.records import Attempt, Candidate, Recommendation
+    from kforge.records import Attempt, Profile, Recommendation
     from kforge.roles import Answer, Generator
     from kforge.search import Move
     from kforge.store import RunFolder
-
-BELIEVABLE_SHARE = 1.2
-"""A share of the roofline above this shows that the roofline is wrong (data in a cache, peaks measured on a busy
-machine), not that the program cannot be improved."""
 
 
 class ProgramExhausted(Exception):
@@ -90,7 +85,8 @@ class Round:
         self._questions.finish()
 
     def _begin(self, index: int, move: Move) -> Callable[[], Draft]:
-        """Ask for one move, and return a function that waits for the draft."""
+        """Ask for one move, and return a function that waits for the draft. Raises NearRoofline if little can be
+        gained."""
         profile, advice = None, None
         if isinstance(move, Optimize):
             profile = self._profile(move.parent)
@@ -109,21 +105,7 @@ class Round:
         for attempt in self.attempts:
             if attempt.parent == parent.index and attempt.profile is not None:
                 return attempt.profile
-        candidate, verdict = parent.candidate, parent.verdict
-        assert candidate is not None
-        assert isinstance(verdict, Correct)
-        seconds = verdict.timing.seconds.median if verdict.timing is not None else 0.0
-        profile = partial(self._profile_quietly, candidate, seconds)
-        return once(self.run, parent.index, "profile", Profile, candidate, profile)
-
-    def _profile_quietly(self, candidate: Candidate, seconds: float) -> Profile:
-        """Return the profile of a program, taken in a quiet moment; where none came, the profile says so."""
-        share = self.workshop.quiet.wait()
-        profile = self.workshop.judge.profile(self.run.header.problem, candidate, seconds)
-        if share <= BUSY_SHARE:
-            return profile
-        said = f"Disturbed: other processes used {share:.0%} of the machine, so small differences here mean nothing."
-        return profile.model_copy(update={"digest_text": f"{said}\n\n{profile.digest_text}"})
+        return Profiles(self.run, self.workshop).of(parent)
 
     def _advise(self, index: int, move: Optimize, profile: Profile) -> Callable[[], Advice]:
         """Return a function that waits for the advice which a move follows."""

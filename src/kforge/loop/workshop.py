@@ -1,4 +1,4 @@
-"""What works on a run, and the rule that no finished stage of it is repeated."""
+"""The agents, the judge and the search strategy of a run, and the rule that no finished stage is repeated."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from kforge.loop.quiet import QuietMoments
+from kforge.loop.turns import NoTurns, Turns
 from kforge.records import Record
 from kforge.search import LinearSearch
 
@@ -23,7 +24,7 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class Workshop:
-    """What works on a run: the generation agent F, the analysis agent G, the judge, and the search strategy."""
+    """The parts that work on a run: the generation agent F, the analysis agent G, the judge and the search strategy."""
 
     generator: Generator
     analyst: Analyst
@@ -33,6 +34,8 @@ class Workshop:
     search: Strategy = field(default_factory=LinearSearch)
     quiet: QuietMoments = field(default_factory=QuietMoments)
     """Waits for quieter moments; by default never."""
+    turns: Turns = field(default_factory=NoTurns)
+    """Waits while other runs use the machine; by default never."""
     at_once: int = 1
     """Most model calls in flight. More than one only for models that answer over a network."""
     further: tuple[Generator, ...] = ()

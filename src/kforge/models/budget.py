@@ -1,7 +1,7 @@
 """Budgets of a run: no call of a model begins that could pass one of them.
 
 What a call can cost at most is known before it: a prompt has at most one token for each of its bytes, and an answer has
-at most `max_tokens`. So much is reserved while the call is in flight; after it the ledger says what it really cost.
+at most `max_tokens`. This amount is reserved while the call is in flight. After the call, the ledger has its real cost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kforge.errors import BudgetSpent
 from kforge.models.tokens import most_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kforge.models.conversation import Reply, Request
     from kforge.models.exchange import Exchange
@@ -36,21 +36,31 @@ class Charge:
 
 
 class CallBudget:
-    """What the calls of a run may cost. One object for all models of the run, which may be asked at the same time."""
+    """The budget of a run's model calls. All models of the run share it, and may be asked at the same time."""
 
-    def __init__(self, *, usd: float = 0.0, tokens: int = 0, minutes: float = 0.0, ends: float = math.inf) -> None:
-        """Zero means no limit. `ends`: when the minutes are over, by `time.monotonic`."""
+    def __init__(
+        self,
+        *,
+        usd: float = 0.0,
+        tokens: int = 0,
+        minutes: float = 0.0,
+        ends: float = math.inf,
+        waited: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Zero means no limit. `ends`: when the minutes are over, by `time.monotonic`. `waited`: returns the seconds by
+        which that moment is put off, because the run had to wait for other runs."""
         self.usd = usd
         self.tokens = tokens
         self.minutes = minutes
         self._ends = ends
+        self._waited = waited
         self._lock = threading.Lock()
         self._reserved: dict[str, Charge] = {}
 
     @property
     def seconds_left(self) -> float:
         """The time that is left for a call, at least zero."""
-        return max(0.0, self._ends - time.monotonic())
+        return max(0.0, self._ends + self._waited() - time.monotonic())
 
     def check_time(self) -> None:
         """Raise BudgetSpent if the minutes are over."""

@@ -71,11 +71,11 @@ class Ledger:
         return tuple(dict.fromkeys(call.agent for call in self.calls))
 
     def of(self, agent: str) -> Ledger:
-        """Return the part of one agent."""
+        """Return a ledger with the calls of one agent only; it has no calls if the agent made none."""
         return Ledger(tuple(call for call in self.calls if call.agent == agent), self.prices)
 
     def until(self, step: int) -> Ledger:
-        """Return the part up to the end of an attempt."""
+        """Return a ledger with the calls up to the end of the attempt with the index `step`."""
         return Ledger(tuple(call for call in self.calls if call.step <= step), self.prices)
 
     @property

@@ -23,19 +23,23 @@ if TYPE_CHECKING:
 
 
 class ReplayedModel:
-    """Answers from the folder of a recorded exchange, which is never changed."""
+    """Answers from the folder of a recorded exchange, or of several ones; they are never changed."""
 
     def __init__(self, folder: str) -> None:
-        """Raises ModelError when there is no such folder."""
+        """`folder`: an exchange, or a folder in which exchanges lie, such as that of a suite.
+
+        Raises ModelError when there is no such folder.
+        """
         self.folder = Path(folder)
         self.name = f"replay:{folder}"
         if not self.folder.is_dir():
             raise ModelError(f"replay: there is no recorded exchange at {folder}")
+        self._exchanges = [self.folder, *sorted(self.folder.glob("**/exchange"))]
 
     def complete(self, request: Request) -> Reply:
-        """The recorded answer; it costs nothing now. Raises RecordingExhausted if no answer is recorded."""
+        """Return the recorded answer; it costs nothing now. Raises RecordingExhausted if no answer is recorded."""
         try:
-            reply = read_reply(self.folder, request)
+            reply = next(filter(None, (read_reply(folder, request) for folder in self._exchanges)), None)
         except DamagedReply as damage:
             raise RecordingExhausted(f"{damage.path} is damaged, so the recording cannot be replayed") from damage
         if reply is None:
@@ -55,7 +59,7 @@ class AwaitedModel:
         self.exchange = exchange
 
     def complete(self, request: Request) -> Reply:
-        """Raises WaitingForReplies, with the prompt written out for a reader."""
+        """Write the prompt to a file for a reader, if there is no reply yet. Always raises WaitingForReplies."""
         asked = self.exchange.question(request)
         name = asked.name if asked is not None else self.exchange.write_request(request)
         files = iter(request.image_files(name))
@@ -105,7 +109,7 @@ class ScriptedModel:
         self.lines = _read_script(Path(script))
 
     def complete(self, request: Request) -> Reply:
-        """Raises RecordingExhausted when the script is at its end."""
+        """Return the script's next answer. Raises RecordingExhausted when the script is at its end."""
         asked = (each.request for each in self.exchange.questions() if each.request.model == request.model)
         position = [each.identity for each in asked].index(request.identity)
         if position >= len(self.lines):

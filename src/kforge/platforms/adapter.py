@@ -258,7 +258,7 @@ class Adapter:
     def plant(self, error: str) -> None:
         """Cause an error on purpose, in a worker under the sanitizer that names the error (`Sanitizer.planted`). It
         proves that the sanitizer works."""
-        raise PlatformError(f"the platform '{self.manifest.name}' has no error named {error}")
+        raise PlatformError(f"the platform '{self.manifest.name}' has no planted error named {error}")
 
     def measure_peaks(self) -> Peaks:
         """Measure the memory bandwidth and the float32 arithmetic rate that the device reaches. This takes about two

@@ -81,18 +81,19 @@ class ElsewhereAdapter(Adapter):
         return tuple(form for form in self.nodes if any(True for _ in Path("/").glob(form.lstrip("/"))))
 
     def told(self, module: str = "device") -> dict[str, Any]:
-        """Return what a module of the language's package reports about its device. Raises PlatformError."""
+        """Return what a module of the language's package reports about its device. Raises PlatformError if it
+        fails."""
         return answer(f"kforge.inline.{self.language}.{module}", tuple(sorted(self.environment().items())))
 
     def kernel_device(self) -> KernelDevice:
-        """Return the device. Raises PlatformError if there is none."""
+        """Return the device. Raises PlatformError if the machine has no device for this language."""
         told = self.told()
         return KernelDevice(
             name=f"{told['name']} ({told['driver']})", in_worker=told["is_processor"], driver=self.driver
         )
 
     def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - all are its own
-        """Return a function that calls every recorded kernel the program's own. None if kernels run in the worker,
+        """Return a function that attributes every recorded kernel to the program. None if kernels run in the worker,
         because samples of its code say more."""
         return None if self.kernel_device().in_worker else lambda _: "authored"
 

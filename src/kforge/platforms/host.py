@@ -34,7 +34,7 @@ def processors(thread: int = 0) -> set[int]:
     """Return the processors on which a thread may run, by default this thread. All processors if the kernel does not
     say (macOS).
 
-    Raises ProcessLookupError and PermissionError.
+    Raises ProcessLookupError if the thread has ended, and PermissionError if it belongs to another user.
     """
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(thread)
@@ -44,7 +44,7 @@ def processors(thread: int = 0) -> set[int]:
 def pin(thread: int, to: set[int]) -> None:
     """Let a thread run on these processors only. No effect if the kernel does not support it (macOS).
 
-    Raises ProcessLookupError and PermissionError.
+    Raises ProcessLookupError if the thread has ended, and PermissionError if it belongs to another user.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(thread, to)
@@ -76,12 +76,13 @@ def core() -> frozenset[int]:
 
 
 def _siblings(processor: int) -> frozenset[int]:
-    """Return the hyperthreads of a processor's core. Raises OSError and ValueError."""
+    """Return the hyperthreads of a processor's core. Raises OSError or ValueError if the kernel does not report
+    them."""
     return _numbers((_PROCESSORS / f"cpu{processor}" / "topology" / "thread_siblings_list").read_text())
 
 
 def _numbers(listed: str) -> frozenset[int]:
-    """Return the processors of a list such as `0-3,8`. Raises ValueError."""
+    """Return the processors of a list such as `0-3,8`. Raises ValueError for another text."""
     bounds = [part.partition("-") for part in listed.strip().split(",")]
     return frozenset(one for low, _, high in bounds for one in range(int(low), int(high or low) + 1))
 

@@ -185,7 +185,8 @@ def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] | None
 
 
 def _places(extra: Sequence[Path]) -> Iterator[Path | BrokenPlatform]:
-    """Yield the folders that have a manifest, and a BrokenPlatform for each entry point that leads to none."""
+    """Yield the folders that have a manifest, and a BrokenPlatform for each entry point that leads to none.
+    Raises PlatformError for a folder in `extra` that does not exist."""
     for root in (_BUILT_IN, *extra):
         if not root.is_dir():
             raise PlatformError(f"no such platform folder: {root}")
@@ -217,7 +218,8 @@ def _broken(entry_point: importlib.metadata.EntryPoint, problem: str) -> BrokenP
 
 
 def _operators(folder: Path) -> set[str]:
-    """Return the operators that an example of the library stands for. Raises PlatformError."""
+    """Return the operators that an example of the library stands for. Raises PlatformError if its file cannot be
+    read."""
     return set(_example(folder, OPERATORS_FILE).split())
 
 
@@ -230,7 +232,7 @@ def _example(folder: Path, name: str) -> str:
 
 
 def _adapter_class(file: Path) -> type[Adapter]:
-    """Return the class `Adapter` that a platform's own file defines. Raises PlatformError."""
+    """Return the class `Adapter` that a platform's own file defines. Raises PlatformError if it defines none."""
     defined = getattr(_module(file), "Adapter", None)
     if not (isinstance(defined, type) and issubclass(defined, Adapter) and defined is not Adapter):
         raise PlatformError(f"{file}: must define a class Adapter derived from kforge.platforms.Adapter")

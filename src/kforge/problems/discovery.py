@@ -43,7 +43,7 @@ def survey(path: Path) -> Survey:
         raise ProblemError(f"{path}: no such file or directory")
     problems: list[Path] = []
     unreadable: dict[Path, ProblemError] = {}
-    for file in sorted(_python_files(path), key=_natural):
+    for file in sorted(_python_files(path), key=natural):
         try:
             if not missing_names(parse(read_source(file), str(file))):
                 problems.append(file)
@@ -64,7 +64,7 @@ def _python_files(folder: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in files if name.endswith(".py") and not name.startswith("."))
 
 
-def _natural(path: Path) -> tuple[list[list[str | int]], str]:
+def natural(path: Path) -> tuple[list[list[str | int]], str]:
     """Return a sort key that compares numbers in names by their value."""
     # Splitting at digits alternates text and number, so two keys always compare like with like.
     parts = [re.split(r"(\d+)", part.casefold()) for part in path.parts]

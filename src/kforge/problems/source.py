@@ -71,8 +71,13 @@ def parse(source: str, origin: str) -> ast.Module:
 
 def missing_names(module: ast.Module) -> list[str]:
     """Return the required names that the module does not define at its top level."""
-    bound = {name for name, _ in _bindings(module.body)}
+    bound = bound_names(module)
     return [name for name in REQUIRED_NAMES if name not in bound]
+
+
+def bound_names(module: ast.Module) -> set[str]:
+    """Return the names that a module defines at its top level."""
+    return {name for name, _ in _bindings(module.body)}
 
 
 def _name(path: Path) -> str:

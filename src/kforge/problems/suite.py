@@ -1,164 +1,203 @@
-"""A suite: a folder of problem files, grouped by family, with sizes to choose from (workloads). Nothing is executed.
-
-<suite>/
-├── suite.toml            optional: workloads, and labels that are expected
-└── <family>/<name>.py    problem files; the first folder is the family
-
-The constants in a problem file are the default workload. `suite.toml` says which constants the other workloads set:
-
-    name = "core"
-    default = "small"
-    workloads = ["small", "large"]
-
-    [problems."norms/unit_rows"]
-    large = { ROWS = 65536, FEATURES = 2048 }
-    labels.precision_blind = "why that is all right"
-"""
+"""A suite: problems with their workloads, from a folder of any format that a reader knows. Nothing is executed."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from fnmatch import fnmatchcase
+import re
+from collections import Counter
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from kforge import reading
 from kforge.errors import ProblemError
-from kforge.problems.discovery import survey
-from kforge.problems.source import load
+from kforge.problems.choice import ProblemChoice
+from kforge.problems.manifest import MANIFEST, Weights, read_manifest, read_weights
+from kforge.problems.readers import TIMED, find_reader, reason_of
 from kforge.records import Problem, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kforge.problems.readers import Entry, Variant
+    from kforge.problems.readers.registry import Found
+
 SHIPPED = Path(__file__).with_name("suites")
 """The folder with the suites that come with kforge. Their problems are data and are never imported."""
-
-
 LONGEST_NAME = 255
 """Most bytes of a folder's name on common file systems."""
+LONGEST_READABLE = 80
+"""Most characters that are kept of a name that cannot name a folder."""
+ALL = "all"
+"""The name that stands for all workloads."""
 
 
 class Task(Record):
-    """One problem file of a suite: the problem, or the reason why it cannot be used."""
+    """One problem of a suite at one workload: the problem, or the reason why it cannot be used."""
 
     name: str
-    """`family/name`, unique in its suite."""
+    """`family/name`, followed by the workload if several workloads of the problem are chosen. Unique in its suite."""
     family: str
     problem: Problem | None = None
     failure: str | None = None
     """Why the file cannot be used as a problem; None if it can."""
+    workload: str = ""
+    """Name of the workload. Empty if the problem has only one, or for a suite of an earlier version."""
+    group: str = ""
+    """Name of the problem of which this is one of several workloads; empty if it is the only one."""
+    weight: float = Field(default=1.0, gt=0)
+    """How often the workload is served, relative to the others of its group."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the result must know, such as the suite's own tolerance."""
+    reference: str = ""
+    """Source of a reference implementation from another accelerator; empty if the problem comes without one."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Task:
         if (self.problem is None) == (self.failure is None):
-            raise ValueError("a task has a problem or the reason why there is none")
+            raise ValueError("a task must have either a problem or the reason (failure) why it has none")
         if not all(part.strip(".") for part in self.name.split("/")):
             raise ValueError(f"{self.name!r} cannot name a folder")
         if "\0" in self.name or any(len(os.fsencode(part)) > LONGEST_NAME for part in self.name.split("/")):
-            raise ValueError("its name is too long for a folder, or holds a zero byte")
-        return self
-
-
-class Workloads(Record):
-    """What `suite.toml` says about one problem."""
-
-    labels: dict[str, str] = Field(default_factory=dict)
-    """Labels of the problem lint that are expected for this problem, with the reason."""
-    constants: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """For each workload, the values that it gives to constants of the problem file."""
-
-
-class SuiteManifest(Record):
-    """The contents of `suite.toml`."""
-
-    name: str
-    default: str
-    workloads: tuple[str, ...] = Field(min_length=1)
-    problems: dict[str, Workloads] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _only_known_workloads(self) -> SuiteManifest:
-        if self.default not in self.workloads:
-            raise ValueError(f"the default workload {self.default!r} is not among its workloads")
-        for name, said in self.problems.items():
-            if unknown := sorted(set(said.constants) - set(self.workloads)):
-                raise ValueError(f"problem {name!r} has a workload {unknown[0]!r} that the suite does not have")
+            raise ValueError("the task's name is too long for a folder, or holds a zero byte")
         return self
 
 
 class Suite:
-    """A folder of problem files, with its manifest if it has one."""
+    """The problems of a folder, as its reader gives them, narrowed by a choice."""
 
-    def __init__(self, folder: Path, manifest: SuiteManifest | None) -> None:
+    def __init__(
+        self, folder: Path, found: Found, choice: ProblemChoice | None = None, weights: Weights | None = None
+    ) -> None:
+        """`weights` replace those in the folder's `suite.toml`. Raises ProblemError if the `suite.toml` is wrong."""
         self.folder = folder
-        self.manifest = manifest
+        self.reader = found.reader
+        self._reader_remarks = found.remarks
+        self.choice = choice or ProblemChoice()
+        manifest = read_manifest(folder)
         self.name = manifest.name if manifest else (folder.resolve().name or "problems")
+        self.weights: Weights = weights or (manifest.weights if manifest else {})
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """All problems of the suite. Raises ProblemError if it has no problems, or if two have the same name."""
+        try:
+            found = list(self.reader.read(self.folder))
+        except ProblemError:
+            raise
+        except OSError as error:
+            raise ProblemError(f"{self.folder}: cannot be read: {error.strerror}") from None
+        except Exception as error:  # of a package's reader, or of fields that no reader expects
+            raise ProblemError(reason_of(error, str(self.folder))) from error
+        if not found:
+            raise ProblemError(f"{self.folder}: contains no problem in the format {self.reader.name}")
+        name, count = Counter(entry.name for entry in found).most_common(1)[0]
+        if count > 1:
+            raise ProblemError(f"{self.folder}: {count} problems have the name {name!r}")
+        return found
+
+    @property
+    def remarks(self) -> list[str]:
+        """One line for each kind of problems that is left out because kforge does not judge it, and for each reader of
+        another package that cannot be used."""
+        wanted = self.choice.wanted(self.entries)
+        reasons = Counter(entry.refused for entry in wanted if entry.refused is not None)
+        left_out = [f"left out {count} of {len(wanted)} problems: {reason}" for reason, count in reasons.items()]
+        return [*self._reader_remarks, *left_out]
 
     def tasks(self, workload: str = "", only: str = "") -> list[Task]:
-        """Return the problems whose names match the patterns in `only`, at a workload. By default the files' own
-        constants are used.
+        """Return the chosen problems whose names match the patterns in `only`, each at its workloads.
 
-        A file that cannot be read is a task with a failure. Raises ProblemError if there is no such workload, if
-        nothing matches, or if the folder contains no problem.
+        `workload` names workloads or groups of them, separated by commas; `all` stands for all. By default they are
+        those with a weight, and for a problem without weights those that the suite itself times.
+
+        A problem that cannot be read is a task with a failure. Raises ProblemError if there is no such workload, if
+        nothing matches, if a weight names no workload, or if the folder contains no problem.
         """
-        found = survey(self.folder)
-        reasons = {path: str(error) for path, error in found.unreadable.items()}
-        names = {self._name(path): path for path in (*found.problems, *reasons)}
-        self._check(workload, names)
-        chosen = [name for name in names if not only or _matches(name, only)]
-        if not chosen:
-            raise ProblemError(
-                f"suite {self.name}: no problem matches {only!r}; the first of {len(names)} is {next(iter(names))}"
-            )
-        return [self._task(name, names[name], workload, reasons.get(names[name])) for name in chosen]
+        self._check_workload(workload)
+        self._check_weights()
+        chosen = self.choice.of(self.entries, self.name, only)
+        return [task for entry in chosen for task in self._tasks(entry, workload)]
 
     def expected_labels(self, name: str) -> Mapping[str, str]:
         """Return the labels of the problem lint that are expected for this problem, with the reason."""
-        return self._said(name).labels
+        return next((entry.labels for entry in self.entries if entry.name == name), {})
 
-    def _name(self, path: Path) -> str:
-        """Return the name of a problem file: its path in the suite without the suffix."""
-        inside = path.relative_to(self.folder) if path != self.folder else Path(path.name)
-        stem = inside.with_suffix("")
-        # as `load` names it, unless a file beside the folder has that name
-        is_folder = stem.name == "problem" and stem.parent.name and not path.parent.with_suffix(".py").exists()
-        return (stem.parent if is_folder else stem).as_posix()
+    def _tasks(self, entry: Entry, workload: str) -> list[Task]:
+        chosen = self._variants(entry, workload)
+        if not chosen:
+            about = {"name": entry.name, "family": entry.family}
+            return [_failed(about, ProblemError(f"{entry.name}: has no workload {workload!r}"))]
+        return [self._task(entry, variant, alone=len(chosen) == 1) for variant in chosen]
 
-    def _task(self, name: str, path: Path, workload: str, reason: str | None) -> Task:
-        family = name.partition("/")[0] if "/" in name else ""
-        try:
-            if reason is None:
-                return Task(name=name, family=family, problem=load(path, self._overrides(name, workload)))
-        except ProblemError as error:
-            reason = str(error)
-        return Task(name=name, family=family, failure=reason)
-
-    def _overrides(self, name: str, workload: str) -> list[str]:
-        """Return the `NAME=VALUE` of a workload for one problem. Raises ProblemError if `suite.toml` does not have
-        them."""
-        constants = self._said(name).constants
-        if workload not in constants and self.manifest and workload not in ("", self.manifest.default):
-            raise ProblemError(f"{name}: suite.toml has no workload {workload!r} for it")
-        return [f"{constant}={value!r}" for constant, value in constants.get(workload, {}).items()]
-
-    def _said(self, name: str) -> Workloads:
-        return (self.manifest and self.manifest.problems.get(name)) or Workloads()
-
-    def _check(self, workload: str, names: Mapping[str, Path]) -> None:
-        """Raise ProblemError for an unknown workload, and for a problem in `suite.toml` that does not exist."""
-        if self.manifest is None:
-            if workload:
-                raise ProblemError(f"{self.folder}: has no suite.toml, so there is no workload {workload!r}")
-            return
-        if workload and workload not in self.manifest.workloads:
-            raise ProblemError(
-                f"suite {self.name}: no workload {workload!r}; there are: {', '.join(self.manifest.workloads)}"
+    def _variants(self, entry: Entry, workload: str) -> list[Variant]:
+        """Return the chosen workloads of a problem. Those with the weight 0 are left out."""
+        weighted = self.weights.get(entry.name, {})
+        wanted = set(workload.split(","))
+        return [
+            each
+            for each in entry.variants
+            if self._weight(entry, each) > 0
+            and (
+                bool({ALL, each.name, each.group} & wanted)
+                or (not workload and (each.name in weighted if weighted else each.group == TIMED))
             )
-        if strangers := sorted(set(self.manifest.problems) - set(names)):
-            raise ProblemError(f"{self.folder / 'suite.toml'}: there is no problem {strangers[0]!r}")
+        ]
+
+    def _task(self, entry: Entry, variant: Variant, *, alone: bool) -> Task:
+        about: dict[str, Any] = {
+            "name": entry.name if alone else f"{entry.name}/{variant.name}",
+            "family": entry.family,
+            "workload": variant.name,
+            "group": "" if alone else entry.name,
+            "weight": self._weight(entry, variant),
+            "notes": variant.notes,
+        }
+        try:
+            return Task(**about, problem=variant.make())
+        except Exception as error:  # files of others have fields of any type and size
+            return _failed(about, error)
+
+    def _weight(self, entry: Entry, variant: Variant) -> float:
+        return self.weights.get(entry.name, {}).get(variant.name, variant.weight)
+
+    def _check_workload(self, workload: str) -> None:
+        """Raise ProblemError for a workload that no problem has."""
+        names = {variant.name: None for entry in self.entries for variant in entry.variants if variant.name}
+        groups = {variant.group: None for entry in self.entries for variant in entry.variants}
+        for wanted in workload.split(",") if workload else ():
+            if wanted == ALL or wanted in names or wanted in groups:
+                continue
+            if not names:
+                raise ProblemError(f"{self.folder}: has no {MANIFEST}, so there is no workload {wanted!r}")
+            # a suite of others has hundreds of names, and a few groups
+            known = [*names] if self.reader.name == "kforge" else [*groups, ALL]
+            raise ProblemError(f"suite {self.name}: no workload {wanted!r}; there are: {', '.join(known)}")
+
+    def _check_weights(self) -> None:
+        """Raise ProblemError for a weight of a problem or workload that does not exist."""
+        variants = {entry.name: {variant.name for variant in entry.variants} for entry in self.entries}
+        for problem, by_workload in self.weights.items():
+            if problem not in variants:
+                raise ProblemError(f"suite {self.name}: the weights name a problem {problem!r} that it does not have")
+            if unknown := sorted(set(by_workload) - variants[problem]):
+                raise ProblemError(
+                    f"suite {self.name}: the weights name a workload {unknown[0]!r} that {problem} does not have"
+                )
+
+
+def _failed(about: dict[str, Any], error: Exception) -> Task:
+    """Return the task of a problem that cannot be used. It gets another name if its own cannot name a folder."""
+    name = about["name"]
+    reason = reason_of(error, name)
+    with suppress(ValidationError):
+        return Task(**about, failure=reason)
+    escaped = name.encode("ascii", "backslashreplace")
+    readable = re.sub(r"[^\w=+-]+", "_", escaped.decode())[:LONGEST_READABLE]
+    return Task(name=f"{readable}-{hashlib.sha256(escaped).hexdigest()[:12]}", family="", failure=reason)
 
 
 def shipped() -> list[str]:
@@ -166,9 +205,13 @@ def shipped() -> list[str]:
     return sorted(manifest.parent.name for manifest in SHIPPED.glob("*/suite.toml"))
 
 
-def open_suite(name: str) -> Suite:
-    """Return the suite in a folder, of one problem file, or with a shipped name. Raises ProblemError if there is no
-    such suite, or if its suite.toml is wrong."""
+def open_suite(name: str, choice: ProblemChoice | None = None, *, form: str = "", weights: Path | None = None) -> Suite:
+    """Return the suite in a folder, of one problem file, or with a shipped name.
+
+    `form` names the format; by default it is recognized by the files. `weights` is a file that says how often each
+    workload is served. Raises ProblemError if there is no such suite or format, or if its suite.toml or the file of
+    weights is wrong.
+    """
     if name in shipped() and not Path(name).exists():
         folder = SHIPPED / name
     elif Path(name).exists():
@@ -177,35 +220,4 @@ def open_suite(name: str) -> Suite:
         raise ProblemError(
             f"{name}: no such file or directory, and no suite of this name; there are: {', '.join(shipped())}"
         )
-    toml = folder / "suite.toml"
-    return Suite(folder, _read_manifest(toml) if folder.is_dir() and os.path.lexists(toml) else None)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Return whether a name matches one of the patterns, which are separated by commas: a shell pattern, or a part of
-    the name."""
-    return any(fnmatchcase(name, each) or each in name for each in pattern.split(",") if each)
-
-
-def _read_manifest(path: Path) -> SuiteManifest:
-    try:
-        said = reading.toml(_manifest_text(path))
-        for name, about in said.get("problems", {}).items():
-            labels = about.pop("labels", {})
-            said["problems"][name] = {"labels": labels, "constants": about}
-        return SuiteManifest.model_validate(said)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ProblemError(f"{path}: {where + ': ' if where else ''}{' '.join(first['msg'].split())}") from error
-    except (AttributeError, TypeError):
-        raise ProblemError(f"{path}: 'problems' must hold a table for each problem") from None
-    except ValueError as error:
-        raise ProblemError(f"{path}: is not valid TOML: {error}") from error
-
-
-def _manifest_text(path: Path) -> str:
-    try:
-        return reading.text(path, most=reading.LARGEST_MANIFEST)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemError(f"{path}: cannot be read: {reading.reason(error)}") from error
+    return Suite(folder, find_reader(folder, form), choice, read_weights(weights) if weights else None)

@@ -50,8 +50,8 @@ def number(text: str) -> float | None:
 
 
 def plain_number(text: str) -> float | None:
-    """Like `number`, for tools that never group digits: there a comma is the decimal point of another locale, and is
-    refused."""
+    """Return a number as `number` does, for tools that never group digits. There a comma is the decimal point of
+    another locale, so it raises ProfileError. None if the tool wrote that there is no value."""
     if "," in text:
         raise ProfileError(f"{text[:40]!r} is not a number in the C locale's format; export again with LC_ALL=C")
     return number(text)

@@ -23,6 +23,7 @@ from kforge.records.outcome import Disproof, Outcome, best_attempt, recorded, wh
 from kforge.records.policy import EvaluationLimits, EvaluationPolicy
 from kforge.records.problem import Candidate, Problem, TensorSpec, Workload
 from kforge.records.profile import (
+    BELIEVABLE_SHARE,
     AuthoredCode,
     HotSpot,
     ImportedProfile,
@@ -52,6 +53,7 @@ from kforge.records.verdict import (
 )
 
 __all__ = [
+    "BELIEVABLE_SHARE",
     "VERDICT",
     "WIN_BOUND",
     "Amount",

@@ -83,6 +83,9 @@ class Attempt(Record):
     """The attempt that was the best when this one was found correct; absent where there was none."""
     head_to_head: HeadToHead | None = None
     """This program timed against that of the rival."""
+    why_slower: tuple[str, ...] = ()
+    """What changed between the profiles of the parent and of this slower program, in a line each; empty where nobody
+    compared them, or where they do not explain it."""
     failure: GenerationFailure | None = None
     """The generation failure, if no program could be read; otherwise None."""
     exhausted: tuple[Count, ...] = ()

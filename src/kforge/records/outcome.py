@@ -58,7 +58,8 @@ def best_attempt(
 
     Speedups over eager of two evaluations are never compared: each was measured at another time, beside other
     processes. `compare` returns how a challenger did against the best so far; by default what the attempts record. A
-    program that was not timed gives way to one that was. The original module, unchanged, is never the best.
+    program that was not timed gives way to one that was. The original module, unchanged, is never the best. None if no
+    attempt is correct.
     """
     compare = compare or recorded
     best: Attempt | None = None

@@ -93,6 +93,11 @@ class AuthoredCode(Record):
     """What could not be told, and why; empty if nothing is missing."""
 
 
+BELIEVABLE_SHARE = 1.2
+"""A share of the roofline above this shows that the roofline is wrong (data in a cache, peaks measured on a busy
+machine), not that the program cannot be improved."""
+
+
 class Roofline(Record):
     """The least time of a call that the measured peak rates of a device allow."""
 
@@ -111,6 +116,14 @@ class Roofline(Record):
     def bound(self) -> Literal["memory", "compute"]:
         """Whether memory or arithmetic sets the least time of a call."""
         return "memory" if self.memory_seconds >= self.compute_seconds else "compute"
+
+    def least_seconds(self, seconds: float) -> float:
+        """Return the least seconds of a call, for a program that takes `seconds`.
+
+        A program that is clearly faster than the arithmetic limit does less arithmetic than the reference. Then only
+        the memory limit counts.
+        """
+        return self.floor_seconds if self.compute_seconds <= 1.05 * seconds else self.memory_seconds
 
 
 class Profile(Record):
@@ -136,13 +149,8 @@ class Profile(Record):
 
     @property
     def roofline_share(self) -> float:
-        """The least possible time divided by the program's time; 1 means that the program is at the limit.
-
-        A program that is clearly faster than the arithmetic limit does less arithmetic than the reference. Then only
-        the memory limit counts.
-        """
-        memory, compute = self.roofline.memory_seconds / self.seconds, self.roofline.compute_seconds / self.seconds
-        return max(memory, compute) if compute <= 1.05 else memory
+        """The least possible time divided by the program's time; 1 means that the program is at the limit."""
+        return self.roofline.least_seconds(self.seconds) / self.seconds
 
 
 class ImportedProfile(Record):

@@ -40,7 +40,7 @@ class BeamSearch:
         if not programs:
             return ()
         best, *rest = programs
-        # fewer programs than places: first programs that can still be mended, then further ideas for the best
+        # fewer programs than places: repairs of failed first programs, then further ideas for the best
         first = [leaf for leaf in history.leaves(attempts) if history.chain(attempts, leaf)[0].recommendation is None]
         mendable = [leaf for leaf in first if is_worth_repairing(attempts, leaf)][: self.width - len(programs)]
         others = [*(_continued(attempts, each) for each in rest), *(_repair(attempts, leaf) for leaf in mendable)]
@@ -58,7 +58,8 @@ def _continued(attempts: Sequence[Attempt], program: Attempt) -> Move:
 
 
 def _broken(attempts: Sequence[Attempt], program: Attempt) -> Attempt | None:
-    """Return the latest rewrite of a program, or its last repair, if that failed and is worth repairing."""
+    """Return the latest rewrite of a program, or its last repair, if that failed and is worth repairing; otherwise
+    None."""
     grown = history.rewrites(attempts, program)
     last = history.last_of_chain(attempts, grown[-1]) if grown else None
     return last if last is not None and is_worth_repairing(attempts, last) else None

@@ -1,10 +1,11 @@
-"""Tree search: every attempt is a node, and the one with the highest expected gain is grown next.
+"""Tree search: every attempt is a node, and the node with the highest expected gain is continued next.
 
 A node's expected gain is what one more rewrite of it is expected to win over the best program. A rewrite improves its
 parent with probability p, by a factor whose logarithm is exponentially distributed with mean s. A program that is
 slower than the best by the factor exp(d) then wins p * s * exp(-d / s) on average. So a losing branch stays available:
-when rewrites of the best have failed often enough, a program that is somewhat slower is grown instead. What counts is
-the gain for each model call, so a repair, or an idea that waits, comes before asking for new advice.
+when rewrites of the best have failed often enough, a program that is somewhat slower is continued instead. Nodes are
+ranked by the gain for each model call. So a repair, or advice that was given but not followed yet, comes before new
+advice, which costs one more call.
 """
 
 from __future__ import annotations
@@ -22,24 +23,25 @@ if TYPE_CHECKING:
     from kforge.records import Attempt
 
 USUAL_GAIN = math.log(1.3)
-"""Mean logarithm of the factor that a successful rewrite gains, before the run has shown its own. A rewrite that helps
-often gains some ten percent, and now and then a factor of two."""
+"""Mean logarithm of the factor that a successful rewrite gains, as long as the run has no data of its own. A rewrite
+that helps often gains some ten percent, and now and then a factor of two."""
 USUAL_CHANCE = 0.5
-"""Chance that a rewrite improves its parent, before the run has shown its own. It weighs as much as two rewrites."""
+"""Chance that a rewrite improves its parent, as long as the run has no data of its own. It weighs as much as two
+rewrites."""
 FAITH = 6
-"""Number of rewrites that the run's own chance weighs in the chance of one program. So one bad rewrite does not make
-the tree leave a program, and several do."""
+"""Weight of the run's average chance in the chance of one program, as a number of rewrites. So one bad rewrite does not
+make the tree leave a program, and several do."""
 LEAST_GAIN = math.log(1.02)
-"""A rewrite counts as an improvement above this, as a head-to-head finds nothing smaller."""
+"""Logarithm of the least factor that counts as an improvement (2 %). A head-to-head shows no smaller difference."""
 REPAIR_SHARE = 0.5
-"""Share of its expected gain that a failed rewrite keeps with each repair that failed as well."""
+"""Factor by which each failed repair lowers the expected gain of a failed rewrite."""
 FRESH_SHARE = 0.25
 """Expected worth of another first program, where nothing is correct yet, relative to the first repair of one. So a
 first program gets two repairs before another one is written."""
 
 
 class TreeSearch:
-    """Grows one node at a time."""
+    """Continues one node at a time."""
 
     def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
         """Return the move with the highest expected gain; of equal ones a repair, and the latest."""
@@ -50,7 +52,7 @@ class TreeSearch:
         nodes = [
             node
             for node in _Growth(attempts).nodes()
-            if node.at not in exhausted  # a program that failed is never among them: nobody asked how to improve it
+            if node.at not in exhausted  # a failed program is never exhausted: no advice was asked for it
         ]
         return (_best(nodes),) if nodes else ()
 
@@ -59,7 +61,7 @@ class TreeSearch:
 
 
 class _Node(NamedTuple):
-    """A move that the tree could make, with its expected gain for each model call: new advice costs one more."""
+    """A move that the tree could make, with its expected gain for each model call: new advice costs one more call."""
 
     move: Move
     gain: float
@@ -107,7 +109,7 @@ class _Growth:
             move = improve(self._attempts, program)
             calls = 2 if move.idea is None else 1
             nodes.append(_Node(move, self._gain(program, self._chance(program)) / calls, program.index))
-            # what a failed rewrite would have gained is not known, whatever the others gained
+            # the gain of a failed rewrite is unknown, so its chance is the run's average and not that of its program
             open_gain = self._gain(program, self._usual_chance)
             nodes += [_repair(self._attempts, last, open_gain) for last in self._ends(program) if not last.is_correct]
         return nodes
@@ -123,8 +125,8 @@ class _Growth:
         return (FAITH * self._usual_chance + sum(gain > LEAST_GAIN for gain in gains)) / (FAITH + len(gains))
 
     def _plateaus(self) -> dict[int, int]:
-        """Return for each program the first of its plateau: a rewrite that is as fast as its parent is no new
-        beginning, and what failed for one of them failed for all."""
+        """Return for each program the first program of its plateau. A rewrite that is as fast as its parent is on the
+        parent's plateau: a rewrite that failed for one of them counts as failed for all."""
         found: dict[int, int] = {}
         for program in sorted(self._programs, key=lambda each: each.index):
             above = self._parent(program)

@@ -1,7 +1,8 @@
 """Judges programs that clients send: one at a time, each within a time limit.
 
-A client names a problem and sends the source of a program. It cannot send a problem, an option or a path: problems run
-with the rights of the user who started the server, and programs run in the sandbox.
+A client names a problem and sends the source of a program. It cannot send an option or a path: problems run with the
+rights of the user who started the server, and programs run in the sandbox. A reference that a client sends runs with no
+such rights, in a cell (`foreign/`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from kforge.agents import AnalysisAgent, Briefing, GenerationAgent, MeasuredFacts
 from kforge.agents.unasked import Unasked, as_text, question
-from kforge.errors import EvaluationError, InputError, NothingLeft
+from kforge.errors import EvaluationError, InputError, NothingLeft, ServiceBusy, TookTooLong
 from kforge.loop import measured_facts
 from kforge.models import open_model
 from kforge.problems import open_suite
 from kforge.records import Candidate, EvaluationPolicy
+from kforge.service.foreign.references import ForeignReferences
 from kforge.session import open_judge, usable_platform
 from kforge.smith import NAME as BUILTIN
 from kforge.store.carried import shown
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 LARGEST_SOURCE = 2**20
-"""Bytes of a program."""
+"""Most bytes of a program."""
 INTERRUPTED_EVERY = 0.5
 """Seconds between two attempts to end a request that takes too long."""
 MOST_KEPT = 32
@@ -42,7 +44,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """What the user who starts a server decides for all its clients."""
+    """The settings of a server, which hold for all its clients."""
 
     problems: tuple[str, ...] = ("core",)
     """Folders of problems, or names of suites that come with kforge."""
@@ -50,7 +52,7 @@ class ServiceOptions:
     platform_dirs: tuple[Path, ...] = ()
     policy: EvaluationPolicy = field(default_factory=EvaluationPolicy)
     analyst: str = BUILTIN
-    """The model that recommends."""
+    """The model of the performance analysis agent."""
     seconds: float = 300.0
     """The time limit of one request, with the time that it waits for its turn."""
     waiting: int = 8
@@ -71,18 +73,21 @@ class EvaluationService:
         self.problems = _load(options.problems)
         self.platform = usable_platform(options.platform, settings, options.platform_dirs)
         self._judge: Judge | None = None
+        self._foreign = ForeignReferences(self.platform, options.policy, settings, self._private)
         self._last: Problem | None = None
         self._turn = threading.Lock()
         self._places = threading.BoundedSemaphore(options.waiting + 1)
+        self._counted = threading.Lock()
+        self._requests = 0
         self._workloads: dict[str, Workload] = {}
         self._judged: Latest[Evaluation] = Latest()
         self._profiles: Latest[Profile] = Latest()
         self._measured: dict[str, MeasuredFacts] = {}
 
     def problem(self, name: str) -> Problem:
-        """Return the problem of this name. Raises InputError for an unknown one."""
+        """Return the problem of this name. Raises InputError if the server has no such problem."""
         if name not in self.problems:
-            raise InputError(f"there is no problem {shown(name)}; there are {len(self.problems)} others")
+            raise InputError(f"there is no problem {shown(name)} among the server's {len(self.problems)} problems")
         return self.problems[name]
 
     def candidate(self, source: str) -> Candidate:
@@ -104,6 +109,23 @@ class EvaluationService:
         self._judged.put((problem.digest, candidate.digest), made)
         return made
 
+    def evaluate_foreign(self, problem: Problem, source: str) -> Evaluation:
+        """Return the verdict on a program for a reference that a client sent, which runs in a cell of its own."""
+        began, candidate = time.monotonic(), self.candidate(source)
+        with self._place(), self._turn_within(self.options.seconds):
+            left = self.options.seconds - (time.monotonic() - began)
+            return self._foreign.evaluate(problem, candidate, max(left, 0.0))
+
+    def known(self, source: str) -> str | None:
+        """Return the name of the server's problem with this source; None if no problem of the server has it."""
+        return next((name for name, problem in self.problems.items() if problem.source == source), None)
+
+    @property
+    def requests(self) -> int:
+        """Number of requests that are worked on or wait now."""
+        with self._counted:
+            return self._requests
+
     def evaluate_and_sanitize(self, name: str, source: str) -> tuple[Evaluation, Sanitization | None]:
         """Return the verdict, and for a correct program what the platform's sanitizers find."""
         problem, candidate = self.problem(name), self.candidate(source)
@@ -115,7 +137,8 @@ class EvaluationService:
         return self._within_limits(problem, work)
 
     def profile(self, name: str, source: str) -> Profile:
-        """Return where a program's time goes, as `kforge profile` does. The program must be correct."""
+        """Return where a program's time goes, as `kforge profile` does. Raises InputError if the program is not
+        correct."""
         problem, candidate = self.problem(name), self.candidate(source)
         key = problem.digest, candidate.digest
         if (known := self._profiles.get(key)) is not None:
@@ -123,7 +146,7 @@ class EvaluationService:
         evaluation = self._judged.get(key) or self.evaluate(name, source)
         if evaluation.correct is None:
             state = evaluation.verdict.state.replace("_", " ")
-            raise InputError(f"only a correct program has a profile that means something; this one is: {state}")
+            raise InputError(f"only a correct program can be profiled; this one is: {state}")
         timing = evaluation.correct.timing
         seconds = timing.seconds.median if timing is not None else 0.0
         made = self._within_limits(problem, lambda judge: judge.profile(problem, candidate, seconds))
@@ -131,7 +154,7 @@ class EvaluationService:
         return made
 
     def task_prompt(self, name: str) -> str:
-        """Return what the generation agent is asked first for a problem."""
+        """Return the generation agent's first prompt for a problem."""
         problem = self.problem(name)
         workload = self.workload(name)
         agent = GenerationAgent(Unasked(), self.platform, briefing=self._briefing(problem))
@@ -178,12 +201,13 @@ class EvaluationService:
         return self._workloads[name]
 
     def within_limits(self, name: str, work: Callable[[Judge], Made]) -> Made:
-        """Let a function work with the judge, alone and within the time limit."""
+        """Call a function with the judge, alone and within the time limit."""
         return self._within_limits(self.problem(name), work)
 
     def close(self) -> None:
         with self._turn:
             self._discard()
+            self._foreign.close()
 
     def __enter__(self) -> Self:
         return self
@@ -210,7 +234,7 @@ class EvaluationService:
                 return work(judge)
             except EvaluationError as error:
                 if late.is_set():
-                    raise EvaluationError(f"stopped: the request took longer than {limit:g} s") from error
+                    raise TookTooLong(f"stopped: the request took longer than {limit:g} s") from error
                 raise
             finally:
                 done.set()
@@ -219,16 +243,22 @@ class EvaluationService:
     @contextmanager
     def _place(self) -> Iterator[None]:
         if not self._places.acquire(blocking=False):
-            raise InputError(f"busy: {self.options.waiting} requests wait already; try again later")
+            raise ServiceBusy(f"busy: {self.options.waiting} requests wait already; try again later")
+        self._count(1)
         try:
             yield
         finally:
+            self._count(-1)
             self._places.release()
+
+    def _count(self, change: int) -> None:
+        with self._counted:
+            self._requests += change
 
     @contextmanager
     def _turn_within(self, limit: float) -> Iterator[None]:
         if not self._turn.acquire(timeout=limit):
-            raise EvaluationError(f"stopped: other requests took longer than {limit:g} s")
+            raise TookTooLong(f"stopped: other requests took longer than {limit:g} s")
         try:
             yield
         finally:

@@ -6,8 +6,10 @@ Neither agent runs a candidate. Tracing does run the user's code, because it cal
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from kforge.errors import NothingLeft
 from kforge.problems.instance import instantiate
@@ -20,7 +22,7 @@ from kforge.smith.plan import Plan
 from kforge.smith.rewrite import ALGEBRAIC, simplify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kforge.platforms import Platform
     from kforge.records import Attempt
@@ -32,18 +34,46 @@ LABEL = "algebraic"
 """Label of a program whose graph was changed by an algebraic rule: it computes the same result by other operations."""
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_turn(method: Callable[Concatenate[Smith, P], T]) -> Callable[Concatenate[Smith, P], T]:
+    """Return the method with a wait for the smith's turn before each call."""
+
+    @wraps(method)
+    def in_turn(self: Smith, /, *arguments: P.args, **named: P.kwargs) -> T:
+        with self.turn():
+            return method(self, *arguments, **named)
+
+    return in_turn
+
+
 class Smith:
     """Implements both protocols, the generation agent and the analysis agent, for one platform."""
 
-    def __init__(self, platform: Platform, plan: str = "") -> None:
+    reads_history = False
+
+    def __init__(
+        self, platform: Platform, plan: str = "", *, rewrites: bool = True, reads_profiles: bool = True
+    ) -> None:
         """`plan` is the plan of the first program, as the text of the first line of a program that the smith wrote. It
-        may come from a program in another language. Empty: the smith chooses the first plan."""
+        may come from a program in another language. Empty: the smith chooses the first plan.
+
+        `rewrites`: whether graphs may be rewritten by algebraic rules. `reads_profiles`: whether a profile decides
+        which changes are worth a try; otherwise all are, in their fixed order.
+        """
         self.platform = platform
+        self.turn: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Returns a context manager that is entered for each answer. The caller that works with several smiths at once
+        sets it, because tracing uses a processor, and changes global state of torch."""
         self.language = find(platform)
         self._features = platform.adapter.features()
         self._plan = Plan if self.language is None else self.language.plan
         self._moves = () if self.language is None else self.language.moves
         self._given = (self._plan.read(plan) or self._plan.carried_over(plan, self._features)) if plan else None
+        self._rewrites = rewrites
+        self._reads_profiles = reads_profiles
         self._graphs: dict[str, Graph | Untraceable] = {}
 
     def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Self:  # noqa: ARG002 - the same question, one answer
@@ -51,12 +81,14 @@ class Smith:
 
     # --- F --------------------------------------------------------------------------------------------------------
 
+    @_in_turn
     def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - as F is asked
         plan = self._given
         if plan is None or not plan.kernels:  # a plan without kernels gives the module itself, which is no result
             plan = self._plan.first(self._features)
         return self._made(problem, plan if self.language is not None else replace(plan, kernels=0))
 
+    @_in_turn
     def repair(
         self,
         problem: Problem,
@@ -90,6 +122,7 @@ class Smith:
         own = self._plan.first(self._features)
         return own if plan == self._given and plan != own else plan.simpler()
 
+    @_in_turn
     def optimize(
         self,
         problem: Problem,
@@ -107,6 +140,7 @@ class Smith:
 
     # --- G --------------------------------------------------------------------------------------------------------
 
+    @_in_turn
     def recommend(
         self,
         problem: Problem,
@@ -130,7 +164,9 @@ class Smith:
 
     def _is_worth_it(self, problem: Problem, plan: Plan, move: Move, candidate: Candidate, profile: Profile) -> bool:
         present = getattr(plan, move.knob)
-        if present == move.value or not (present or move.from_none) or not plan.kernels or not move.when(profile):
+        if present == move.value or not (present or move.from_none) or not plan.kernels:
+            return False
+        if self._reads_profiles and not move.when(profile):
             return False
         return self._changes(problem, move.applied(plan), candidate)
 
@@ -167,7 +203,7 @@ class Smith:
         graph, rules = self._graph(problem), tuple[str, ...]()
         assert self.language is not None
         assert not isinstance(graph, Untraceable)
-        if plan.algebra:
+        if plan.algebra and self._rewrites:
             graph, rules = simplify(graph, self.language.rules)
         said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
         return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}", rules

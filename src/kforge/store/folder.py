@@ -15,6 +15,7 @@ attempts/000/         one folder per attempt, numbered from 0
 best.py               the best candidate so far
 budgets.json          budgets that were enlarged after the run began; absent where none was
 result.json           the outcome; its presence means that the run is finished
+derived/              facts about the finished run for lists of many runs (derived.py)
 *.signature           of the file with the same name; absent if no key can be kept
 lock                  held by the one process that writes
 """

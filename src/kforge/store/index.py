@@ -267,7 +267,9 @@ def _engine(url: str | URL) -> Engine:
 
 def _mark(path: Path, status: Status) -> str:
     """Return a hash that changes whenever a run's row must change: with its header, attempts, outcome or status."""
-    files = [path / "run.json", *sorted(path.glob("attempts/*/attempt.json")), *path.glob("result.json")]
+    files = [path / "run.json"]
+    # a finished run gets no more attempts
+    files += [path / "result.json"] if status == "finished" else sorted(path.glob("attempts/*/attempt.json"))
     stats = [(file.relative_to(path).as_posix(), file.stat()) for file in files]
     facts = [status, *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()

@@ -43,6 +43,20 @@ def _moment(value: str) -> str:
 
 Moment = Annotated[str, AfterValidator(_moment)]
 """A date and time in ISO 8601."""
+LONGEST_ID = 255
+"""Most bytes of an id, which names a folder."""
+
+
+def _plain_name(value: str) -> str:
+    if value in ("", ".", "..") or "/" in value or "\\" in value or not value.isprintable():
+        raise ValueError("it must be the name of one folder, without / and \\")
+    if len(value.encode()) > LONGEST_ID:
+        raise ValueError(f"it has more than {LONGEST_ID} bytes")
+    return value
+
+
+FolderName = Annotated[str, AfterValidator(_plain_name)]
+"""The id of a run or suite. It names folders, here and in exports."""
 Status = Literal["running", "interrupted", "finished"]
 
 
@@ -50,7 +64,7 @@ class Header(Record):
     """How a run began: everything that `kforge resume` needs to continue it in the same way."""
 
     format: Literal[1] = 1
-    id: str
+    id: FolderName
     created: Moment
     """When the run began: ISO 8601, UTC."""
     version: str

@@ -50,7 +50,10 @@ class Key:
         return hmac.compare_digest(_signature(secret, purpose, content), signature)
 
     def write_signature(self, path: Path, purpose: str, content: bytes, *, within: Path) -> None:
-        """Write the signature of this content to a file. Raises RunError and InputError."""
+        """Write the signature of this content to a file; without a key, write nothing.
+
+        Raises RunError if the file cannot be written, and InputError if others may read the key.
+        """
         if (signature := self.sign(purpose, content)) is not None:
             durable.write(path, signature + "\n", within=within)
 

@@ -1,9 +1,12 @@
 """The run of a suite on disk: a header, and an ordinary run folder for each of its problems.
 
-<root>/<id>/ ├── suite.json                     the header; written last, so a folder without it is not a suite ├──
-signature                      of suite.json, by the user's key (signature.py) ├── problems/<family>/<name>/ │   ├──
-<run id>/                  the problem's run, as `kforge forge` makes it │   └── broken.json                why the last
-try to finish the problem failed └── lock                           held by the one process that works on the suite
+    <root>/<id>/
+    ├── suite.json                 the header; written last, so a folder without it is not a suite
+    ├── signature                  of suite.json, by the user's key (signature.py)
+    ├── problems/<family>/<name>/
+    │   ├── <run id>/              the problem's run, as `kforge forge` makes it
+    │   └── broken.json            why the last try to finish the problem failed
+    └── lock                       held by the one process that works on the suite
 
 There is no other state: a problem is finished if its run folder says so.
 """
@@ -22,11 +25,11 @@ from kforge import __version__, durable
 from kforge.errors import InputError, RunError
 from kforge.problems import Task
 from kforge.records import Record
-from kforge.store import lock, trust
+from kforge.store import derived, lock, trust
 from kforge.store.carried import shown
 from kforge.store.folder import RunFolder, run_paths
-from kforge.store.record_files import is_file, read_record, read_with_text
-from kforge.store.records import Moment, Option, Status, is_meant, run_id
+from kforge.store.record_files import R, is_file, read_record, read_with_text
+from kforge.store.records import FolderName, Moment, Option, Status, is_meant, run_id
 from kforge.store.signature import SIGNATURE
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ class SuiteHeader(Record):
     """How a suite began: everything that is needed to continue it, on this or on another machine."""
 
     format: Literal[1] = 1
-    id: str
+    id: FolderName
     created: Moment
     """When the suite began: ISO 8601, UTC."""
     version: str
@@ -201,16 +204,20 @@ class SuiteFolder:
         """Return the folder that contains a problem's run folder."""
         return self.path / "problems" / task.name
 
+    def run_path(self, task: Task) -> Path | None:
+        """Return the folder of the problem's run, or None if it has not begun."""
+        return max(run_paths(self.place(task)), default=None)
+
     def run_of(self, task: Task) -> RunFolder | None:
         """Return the problem's run, or None if it has not begun.
 
         Raises RunError if the run is damaged or belongs to another problem. Also raises it if somebody else made the
         run, in a suite that the user signed.
         """
-        paths = run_paths(self.place(task))
-        if not paths:
+        path = self.run_path(task)
+        if path is None:
             return None
-        run = RunFolder.open(paths[-1])
+        run = RunFolder.open(path)
         why = ""
         if task.problem is None or run.header.problem.digest != task.problem.digest:
             why = "holds a problem that differs from the suite's"
@@ -219,6 +226,22 @@ class SuiteFolder:
         if why:
             raise RunError(f"{run.path} {why}; remove it, and the problem starts again")
         return run
+
+    def derived(self, task: Task, name: str, kind: type[R]) -> R | None:
+        """Return facts of this name that were kept of the problem's finished run; None if there are none.
+
+        There are none of a suite that somebody else made.
+        """
+        path = self.run_path(task)
+        if path is None or self._key is None or task.problem is None:
+            return None
+        return derived.read(path, name, kind, self._key, task.problem.digest)
+
+    def keep_derived(self, task: Task, name: str, facts: Record) -> None:
+        """Keep facts that were read from the problem's finished run, unless somebody else made the suite."""
+        path = self.run_path(task)
+        if path is not None and self._key is not None and task.problem is not None:
+            derived.keep(path, name, facts, self._key, task.problem.digest)
 
     def breakdown_of(self, task: Task) -> Breakdown | None:
         """Return why work on the problem failed, or None if it did not. Raises RunError if that file is damaged."""
@@ -238,6 +261,11 @@ class SuiteFolder:
 
     def is_finished(self, task: Task) -> bool:
         """Return whether the problem's run has ended, so that it must not be repeated."""
+        path = self.run_path(task)
+        if path is None or not (path / "result.json").exists():
+            return False
+        if self._key is not None and task.problem is not None and derived.is_kept(path, self._key, task.problem.digest):
+            return True
         with suppress(RunError):  # resuming a damaged run reports the damage
             return (run := self.run_of(task)) is not None and run.outcome() is not None
         return False

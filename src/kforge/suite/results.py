@@ -6,55 +6,43 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kforge.errors import RunError
+from kforge.metrics import (
+    BROKEN,
+    CORRECT,
+    DISPROVED,
+    NO_ATTEMPT,
+    NO_KERNEL,
+    UNFINISHED,
+    WAITING,
+    AttemptResult,
+    ProblemResult,
+)
 from kforge.models import Exchange
-from kforge.records import Comparison, Record
+from kforge.records import Usage
 
 if TYPE_CHECKING:
     from kforge.models import Question
     from kforge.problems import Task
+    from kforge.records import Attempt, Evaluation, Outcome
     from kforge.store import RunFolder, SuiteFolder
 
-CORRECT, NO_KERNEL, BROKEN, DISPROVED = "correct", "no_kernel", "broken", "disproved"
-WAITING, UNFINISHED, NO_ATTEMPT = "waiting", "unfinished", "no_attempt"
+__all__ = [
+    "BROKEN",
+    "CORRECT",
+    "DISPROVED",
+    "NO_ATTEMPT",
+    "NO_KERNEL",
+    "UNFINISHED",
+    "WAITING",
+    "ProblemResult",
+    "questions_of",
+    "result_of",
+    "result_of_run",
+]
 
 
-class ProblemResult(Record):
-    """The state of one problem of a suite, and how fast its best program is."""
-
-    name: str
-    family: str
-    state: str
-    """`correct`; `no_kernel` if only the original module, unchanged, was correct; `disproved` if no correct attempt
-    stayed correct when it was evaluated again; the state of the last attempt if no attempt was correct; `no_attempt` if
-    a recording had none; `broken`. Before the end: `waiting` for replies, or `unfinished`."""
-    reason: str | None = None
-    """Why the problem is broken, has no kernel, has no correct program, or has one that was not timed; or the questions
-    that it waits for."""
-    run: str | None = None
-    """The run's folder. None if no run was begun."""
-    attempts: int = 0
-    seconds: float = 0.0
-    """Wall-clock seconds of its run."""
-    comparisons: tuple[Comparison, ...] = ()
-    """Comparisons of the best program with the baselines: its repeated evaluations pooled, or its only evaluation."""
-    labels: tuple[str, ...] = ()
-    """Labels of the best program's evaluation."""
-
-    @property
-    def is_done(self) -> bool:
-        return self.state not in (WAITING, UNFINISHED)
-
-    @property
-    def is_correct(self) -> bool:
-        return self.state == CORRECT
-
-    def against(self, baseline: str) -> Comparison | None:
-        return next((each for each in self.comparisons if each.baseline == baseline), None)
-
-    def is_faster(self, baseline: str) -> bool:
-        """Return whether the best program is proven faster than this baseline."""
-        comparison = self.against(baseline)
-        return comparison is not None and comparison.finding == "faster"
+KEPT = "result"
+"""The name under which the result of a finished run is kept."""
 
 
 def questions_of(folder: SuiteFolder, task: Task) -> list[Question]:
@@ -65,7 +53,20 @@ def questions_of(folder: SuiteFolder, task: Task) -> list[Question]:
 
 
 def result_of(folder: SuiteFolder, task: Task) -> ProblemResult:
-    """Return the state of a problem, from the suite's folder alone."""
+    """Return the state of a problem, from the suite's folder alone.
+
+    The result of a finished run is kept, so that a suite of a thousand problems is shown without reading all attempts.
+    """
+    if (kept := folder.derived(task, KEPT, ProblemResult)) is not None:
+        return kept.model_copy(update={"run": str(folder.run_path(task))})
+    found = _read_result(folder, task)
+    if found.is_done and found.state != BROKEN:
+        folder.keep_derived(task, KEPT, found.model_copy(update={"run": None}))
+    return found
+
+
+def _read_result(folder: SuiteFolder, task: Task) -> ProblemResult:
+    """Return the state of a problem, from all records of its run."""
     try:
         run, breakdown = folder.run_of(task), folder.breakdown_of(task)
         if run is None:
@@ -84,14 +85,20 @@ def result_of_run(name: str, family: str, run: RunFolder) -> ProblemResult:
     attempts, outcome, reported = run.attempts(), run.outcome(), run.reported()
     until_now = outcome.seconds if outcome is not None else attempts[-1].elapsed if attempts else 0.0
     found = ProblemResult(
-        name=name, family=family, state=UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=until_now
-    )
+        name=name, family=family, state=UNFINISHED, run=str(run.path), attempts=len(attempts), seconds=until_now,
+        steps=tuple(map(_step, attempts)),
+        usage=outcome.usage if outcome is not None else sum((each.usage for each in attempts), Usage()),
+        device_seconds=sum(map(_device_seconds, attempts)) + _repetition_seconds(outcome),
+        roofline=next((each.profile.roofline for each in attempts if each.profile is not None), None),
+    )  # fmt: skip
     if outcome is None:
         waiting = [question.name for question in Exchange(run.exchange).waiting()]
         return found.model_copy(update={"state": WAITING, "reason": ", ".join(waiting)}) if waiting else found
     if reported is not None and reported.correct is not None:
         comparisons = reported.correct.comparisons
-        update = {"state": CORRECT, "comparisons": comparisons, "labels": reported.labels}
+        update: dict[str, object] = {"state": CORRECT, "comparisons": comparisons, "labels": reported.labels}
+        if reported.correct.timing is not None:
+            update["program_seconds"] = reported.correct.timing.seconds.median
         if reported.correct.untimed is not None:
             update["reason"] = f"not timed: {reported.correct.untimed}"
         return found.model_copy(update=update)
@@ -105,3 +112,30 @@ def result_of_run(name: str, family: str, run: RunFolder) -> ProblemResult:
     else:
         state, reason = NO_ATTEMPT, outcome.stopped
     return found.model_copy(update={"state": state, "reason": reason})
+
+
+def _step(attempt: Attempt) -> AttemptResult:
+    return AttemptResult(
+        state=NO_KERNEL if attempt.is_correct and not attempt.is_kernel else attempt.verdict.state,
+        is_first=attempt.parent is None,
+        usage=attempt.usage,
+        elapsed=attempt.elapsed,
+        device_seconds=_device_seconds(attempt),
+    )
+
+
+def _device_seconds(attempt: Attempt) -> float:
+    """Return the seconds that the evaluation of an attempt took, and its head-to-head."""
+    beside = attempt.head_to_head.spent if attempt.head_to_head is not None else 0.0
+    return (_evaluation_seconds(attempt.evaluation) if attempt.evaluation is not None else 0.0) + beside
+
+
+def _repetition_seconds(outcome: Outcome | None) -> float:
+    """Return the seconds that the repeated evaluations of the best program took."""
+    if outcome is None or outcome.replication is None:
+        return 0.0
+    return sum(map(_evaluation_seconds, outcome.replication.evaluations))
+
+
+def _evaluation_seconds(evaluation: Evaluation) -> float:
+    return sum(evaluation.receipt.stages.values())

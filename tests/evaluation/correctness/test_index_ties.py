@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from kforge import problems
 from kforge.evaluation.comparison.comparison import compare
-from kforge.evaluation.correctness.index_ties import chosen_by, equally_good, names_one_twice, recorded
 from kforge.evaluation.correctness.rounding import excused
+from kforge.evaluation.correctness.ties.index_ties import chosen_by, equally_good, names_one_twice
+from kforge.evaluation.reference.choices import recorded
 from kforge.evaluation.reference.reference import Reference
 from kforge.problems.instance import instantiate
 from kforge.records import Mismatch
@@ -300,3 +301,146 @@ def test_without_equal_scores_there_is_one_choice(tmp_path: Path) -> None:
     other = x.clone()
     other[:, 0] += 1
     assert not accepts(tmp_path, top, lambda model, x, mask: looked_up(model, of_last(other, 8)), x, MASK)
+
+
+BOTH = f"(lambda best: (best, 2 * best))({LOOKED_UP.format('x.topk(8).indices')})"
+
+
+def test_all_outputs_follow_from_the_same_choice(tmp_path: Path) -> None:
+    def program(one: torch.Tensor, other: torch.Tensor) -> Callable[..., object]:
+        return lambda model, x, mask: (looked_up(model, one), 2 * looked_up(model, other))
+
+    first = torch.sort(TIED, dim=-1, descending=True, stable=True).indices[:, :8]
+    last = of_last(TIED, 8)
+    assert accepts(tmp_path, BOTH, program(last, last), TIED, MASK)
+    assert not accepts(tmp_path, BOTH, program(first, last), TIED, MASK)
+    by_row = torch.where(torch.arange(256).view(-1, 1) % 2 == 0, first, last)
+    assert accepts(tmp_path, BOTH, program(by_row, by_row), TIED, MASK)
+
+
+def test_choices_of_one_call_may_prefer_different_ones_of_equal_scores(tmp_path: Path) -> None:
+    two = f"({LOOKED_UP.format('x.topk(8).indices')}, {LOOKED_UP.format('(-x).topk(8).indices')})"
+    first = torch.sort(TIED, dim=-1, descending=True, stable=True).indices[:, :8]
+    assert accepts(
+        tmp_path, two, lambda model, x, mask: (looked_up(model, first), looked_up(model, of_last(-x, 8))), TIED, MASK
+    )
+
+
+def test_rows_of_an_output_that_are_no_rows_of_the_choice_follow_from_one_choice(tmp_path: Path) -> None:
+    keys = TIED[:64]
+    first, last = keys.argsort(dim=0, stable=True), 63 - keys.flip(0).argsort(dim=0, stable=True)
+    moved = "self.weight.detach().gather(0, x.argsort(dim=0))"
+
+    def program(order: torch.Tensor) -> Callable[..., object]:
+        return lambda model, x, mask: model.weight.detach().gather(0, order)
+
+    assert accepts(tmp_path, moved, program(last), keys, MASK)
+    assert not accepts(tmp_path, moved, program(torch.cat([first[:32], last[32:]])), keys, MASK)
+
+
+def test_masks_may_follow_from_other_choices(tmp_path: Path) -> None:
+    marks = "torch.zeros_like(mask).scatter(1, x.topk(8).indices, True)"
+    empty = torch.zeros(256, 64, dtype=torch.bool)
+    assert accepts(tmp_path, marks, lambda model, x, mask: empty.scatter(1, of_last(x, 8), True), TIED, MASK)
+    assert not accepts(tmp_path, marks, lambda model, x, mask: empty, TIED, MASK)
+
+
+def test_the_best_so_far_is_none_that_is_yet_to_come(tmp_path: Path) -> None:
+    best = TIED.cummax(dim=1).values
+    equal = best[:, :, None] == TIED[:, None, :]
+    so_far = equal & torch.ones(64, 64, dtype=torch.bool).tril()
+    at = torch.arange(64)
+    first, last = equal.int().argmax(2), torch.where(equal, at, -1).amax(2)
+    next_one = torch.where(so_far, 64, torch.where(equal, at, 64)).amin(2)
+    later = torch.where(next_one < 64, next_one, first)
+    assert accepts(tmp_path, "x.cummax(dim=1).indices", lambda *_: first, TIED, MASK)
+    for wrong in (last, later):
+        assert not accepts(tmp_path, "x.cummax(dim=1).indices", lambda *_, wrong=wrong: wrong, TIED, MASK)
+
+
+FIRST_TIED = torch.sort(TIED, dim=-1, descending=True, stable=True).indices[:, :8]
+
+
+def test_another_output_must_follow_from_the_choice_that_is_returned(tmp_path: Path) -> None:
+    both = f"(x.topk(8).indices, {LOOKED_UP.format('x.topk(8).indices')})"
+    once = f"(lambda best: (best, {LOOKED_UP.format('best')}))(x.topk(8).indices)"
+    first, last = FIRST_TIED, of_any(TIED, 8)
+
+    def program(returned: torch.Tensor, used: torch.Tensor) -> Callable[..., object]:
+        return lambda model, x, mask: (returned, looked_up(model, used))
+
+    for forward in (both, once):
+        assert accepts(tmp_path, forward, program(last, last), TIED, MASK)
+    torchs = TIED.topk(8).indices
+    for used in (first, torchs):
+        assert not accepts(tmp_path, once, program(last, used), TIED, MASK)
+
+
+def test_a_choice_is_judged_by_the_scores_that_follow_from_an_earlier_one(tmp_path: Path) -> None:
+    chain = "(lambda one: (one, (x + self.weight[one]).argmax(-1)))(x.argmax(-1))"
+    first, last = TIED.argmax(-1), 63 - TIED.flip(-1).argmax(-1)
+
+    def program(returned: torch.Tensor, used: torch.Tensor) -> Callable[..., object]:
+        return lambda model, x, mask: (returned, (x + model.weight[used]).argmax(-1))  # type: ignore[index]
+
+    assert accepts(tmp_path, chain, program(last, last), TIED, MASK)
+    assert not accepts(tmp_path, chain, program(last, first), TIED, MASK)
+
+
+def test_what_follows_from_a_part_of_a_choice_is_right(tmp_path: Path) -> None:
+    part = f"(lambda best: (best[:, :3], {LOOKED_UP.format('best')}.sum(1)))(x.topk(8).indices)"
+    tied = TIED.clone()
+    tied[:, :8] += 5  # all of these are chosen
+    last = of_last(tied, 8)
+
+    def program(used: torch.Tensor) -> Callable[..., object]:
+        return lambda model, x, mask: (last[:, :3], looked_up(model, used).sum(1))
+
+    assert accepts(tmp_path, part, program(last), tied, MASK)
+    assert not accepts(tmp_path, part, program(last.roll(1, 0) + 8), tied, MASK)
+
+
+def test_a_tie_that_is_changed_in_place_must_be_changed(tmp_path: Path) -> None:
+    first, last = TIED.argmax(-1), 63 - TIED.flip(-1).argmax(-1)
+    clamped = "x.argmax(-1).clamp_(max=9)"
+    assert accepts(tmp_path, clamped, lambda *_: last.clamp(max=9), TIED, MASK)
+    assert not accepts(tmp_path, clamped, lambda *_: torch.where(first < 9, last, first.clamp(max=9)), TIED, MASK)
+
+
+def test_beside_a_history_no_other_output_may_follow_from_a_tie(tmp_path: Path) -> None:
+    last = 63 - TIED.flip(-1).argmax(-1)
+    places = last.unsqueeze(1)
+    used = f"(lambda one: (one, {LOOKED_UP.format('one.unsqueeze(1)')}))(x.argmax(-1))"
+    for forward, other, label in (("(x.argmax(-1), 2 * x)", 2 * TIED, "equal_choices"), (used, None, None)):
+        (tmp_path / "problem.py").write_text(PROBLEM.format(forward=forward))
+        reference = Reference(instantiate(problems.load(tmp_path / "problem.py")), 0)
+        truth = reference.truth([TIED, MASK])
+        reference.has_history = True
+        output = (last, looked_up(reference.model, places) if other is None else other)
+        assert excused(reference, truth, output, "strict") == label
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        "mask.float().flip(1)",
+        "1.0 - mask.float()",
+        "mask.float() * mask",
+        "2.0 * (mask.float() + mask).unsqueeze(0)[0]",
+    ],
+)
+def test_the_first_of_what_is_computed_from_a_mask_is_the_first(tmp_path: Path, marks: str) -> None:
+    mask = torch.rand(256, 64, generator=torch.Generator().manual_seed(0)) < 0.5
+
+    def first(model: object, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        computed: torch.Tensor = eval(marks)
+        return (computed == computed.amax(1, keepdim=True)).int().argmax(1)
+
+    def last(model: object, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        computed: torch.Tensor = eval(marks)
+        return last_largest(computed, 1)
+
+    assert accepts(tmp_path, f"({marks}).argmax(-1)", first, TIED, mask)
+    assert not accepts(tmp_path, f"({marks}).argmax(-1)", last, TIED, mask)
+    for scores in (f"({marks}) * 0.5", f"({marks}).add_(torch.zeros_like(x))"):
+        assert accepts(tmp_path, f"({scores}).argmax(-1)", last, TIED, mask)

@@ -109,3 +109,41 @@ def test_a_program_that_is_wrong_leaves_it_undecided(judge: Judge, tmp_path: Pat
         found = judge.head_to_head(problem, *pair)
         assert (found.finding, found.speedup) == ("undecided", None)
         assert found.reason.startswith("a program failed while the two were timed: ")
+
+
+IDLE = """\
+import torch
+from torch import nn
+
+empty_blocks, zeros = [0], torch.zeros
+
+
+def counted(*size, **named):
+    empty_blocks[0] += size == ((),)
+    return zeros(*size, **named)
+
+
+torch.zeros = counted
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(32, 32)
+        self.empty, self.idle = 0, None
+
+    def forward(self, x):
+        if empty_blocks[0] > self.empty:
+            self.empty, self.idle = empty_blocks[0], self.layer.weight._version
+        return torch.ones(16, 32) if self.layer.weight._version == self.idle else self.layer(x)
+"""
+"""Computes nothing where it is the baseline of a race: only then is it given empty blocks, before the first calls."""
+
+
+def test_a_program_that_idles_as_a_baseline_is_seen(judge: Judge, tmp_path: Path) -> None:
+    problem = written(tmp_path, PLAIN)
+    slow, idle = like(PLAIN, "self.layer(x) + 0 * x.sum()"), Candidate(source=IDLE, platform="null")
+    for pair in ((idle, slow), (slow, idle)):
+        found = judge.head_to_head(problem, *pair)
+        assert found.finding == "undecided"
+        assert found.reason.startswith("a program failed while the two were timed: ")

@@ -21,10 +21,12 @@ def race(
     spread: float = 0.01,
     processor: float | None = None,
     displaced: float = 0.0,
+    overlap: float = 1.0,
 ) -> Leg:
     """A race of a challenger that takes a millisecond and a rival that takes this many times as long.
 
     `processor`: the same ratio by processor time, where that is another. `spread`: of the clock's logarithms.
+    `overlap`: the challenger's processor time as a multiple of its busiest thread's; the rival has one thread.
     """
     chance = np.random.default_rng(1)
     noise = np.exp(spread * chance.standard_normal((2, PAIRS)))
@@ -37,6 +39,7 @@ def race(
             candidate=list(candidate),
             foreign=[busy] * PAIRS,
             processor=by_processor if leads else [pair[::-1] for pair in by_processor],
+            overlap=[(1.0, overlap) if leads else (overlap, 1.0)] * PAIRS,
             busy=busy,
             displaced=displaced if leads else 0.0,
             calls_per_block=5,
@@ -60,6 +63,17 @@ def test_a_clear_ratio_decides_and_a_small_one_does_not(ratio: float, finding: s
     assert found.speedup.median == pytest.approx(ratio, rel=0.02)
     assert found.pairs == 2 * PAIRS
     assert (found.rival_seconds or 0) / (found.seconds or 1) == pytest.approx(ratio, rel=0.02)
+
+
+def test_what_a_program_gains_only_as_a_baseline_is_no_win() -> None:
+    legs = [race(1.0), race(5.0, leads=False), race(5.0, leads=False)]
+    found = Legs(legs, sittings=1).standing(luck=0.04)
+    assert found.speedup is not None
+    assert found.speedup.low > 2
+    assert found.finding == "undecided"
+    assert "where it is the candidate of a race" in found.reason
+    rival = [race(1.0, leads=False), race(1 / 5), race(1 / 5)]
+    assert Legs(rival, sittings=1).standing(luck=0.04).finding == "undecided"
 
 
 def test_more_sittings_bound_the_luck_of_a_process() -> None:
@@ -94,6 +108,22 @@ def test_processor_time_that_the_clock_contradicts_decides_nothing() -> None:
     found = both(0.5, busy=0.9, processor=2.0).standing(luck=0.04)
     assert found.finding == "undecided"
     assert "by the clock it is at 0.5" in found.reason
+
+
+def test_work_that_is_handed_from_thread_to_thread_wins_nothing_on_a_busy_machine() -> None:
+    found = both(1.0, busy=0.9, spread=1.0, processor=1.5, overlap=2.0).standing(luck=0.04)
+    assert found.finding == "undecided"
+    assert "it has more threads" in found.reason
+    assert both(1.0, busy=0.9, spread=1.0, processor=1.5).standing(luck=0.04).finding == "faster", "one thread each"
+    clear = both(3.0, busy=0.9, processor=3.0, overlap=2.0).standing(luck=0.04)
+    assert clear.finding == "faster", "the clock shows it, too"
+
+
+def test_helpers_of_the_slower_program_protect_it_from_nothing() -> None:
+    legs = both(2.0, busy=0.9)
+    (rivals,) = [leg for leg in legs.legs if not leg.challenger_leads]
+    rivals.samples.has_helpers = True
+    assert legs.standing(luck=0.04).finding == "faster"
 
 
 def test_a_program_with_processes_of_its_own_is_not_judged_by_processor_time() -> None:

@@ -71,7 +71,7 @@ class TestMemoryOfAProcess:
         tensor = torch.randn(16, 4096)[:, :2]
         found = read_process(os.getpid(), address(tensor), limit=tensor.nbytes)
         assert found.untyped_storage().nbytes() == tensor.nbytes
-        with pytest.raises(ChannelError, match="larger than any right answer"):
+        with pytest.raises(ChannelError, match="larger than any right output"):
             read_process(os.getpid(), address(tensor), limit=tensor.nbytes - 1)
 
     @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ from kforge.evaluation.transport.channel import Channel
 from kforge.evaluation.worker_client.code_ownership import (
     GAP,
     TELLS_COUNTERS,
+    WRITABLE_CODE,
     CodeSampler,
+    _Map,
     _Moment,
     census,
     owner,
@@ -199,3 +201,16 @@ def test_what_is_held_is_not_looked_at_before_it_is_let_go(tmp_path: Path) -> No
         let_go = not is_stopped(sleeper.pid)
         sleeper.kill()
     assert (still_held, let_go) == (True, True)
+
+
+def test_code_in_writable_memory_is_a_librarys_and_other_code_without_a_file_the_programs() -> None:
+    lines = [
+        "00001000-00002000 rwxp 00000000 00:00 0 ",
+        "00003000-00004000 r-xp 00000000 00:00 0 ",
+        "00005000-00006000 r-xp 00000000 08:01 77                         /tmp/own.so",
+    ]
+    places = _Map(lines)
+    assert places.position(0x1800).file == WRITABLE_CODE
+    assert places.position(0x3800).file == ""
+    assert places.position(0x5010) == ("/tmp/own.so", 0x10)
+    assert [owner(places.position(at).file) for at in (0x1800, 0x3800, 0x5010)] == ["library", "authored", "authored"]

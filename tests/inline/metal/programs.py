@@ -25,6 +25,7 @@ constexpr constant float SCALE = 0.5f;
 constant bool twice [[function_constant(0)]];
 constant int shift [[function_constant(1)]];
 constant float maybe [[function_constant(2)]];
+constant bfloat factor [[function_constant(3)]];
 constant float maybe_value = is_function_constant_defined(maybe) ? maybe : 10.0f;
 
 struct Params { uint n; float scale; float4 bias; packed_float3 tail; };
@@ -74,6 +75,9 @@ kernel void constants_used(device float* out, device const float* x, uint i [[th
 }
 kernel void constants_maybe(device float* out, device const float* x, uint i [[thread_position_in_grid]]) {
   out[i] = x[i] + (is_function_constant_defined(maybe) ? maybe : 10.0f);
+}
+kernel void constants_bfloat(device float* out, device const float* x, uint i [[thread_position_in_grid]]) {
+  out[i] = float(factor) * x[i];
 }
 kernel void structure(device float* out, device const float* x, constant Params& p, uint i [[thread_position_in_grid]]) {
   Params q = p;
@@ -143,6 +147,7 @@ LANGUAGE: list[Case] = [
     case("tables", 2.0 ** (torch.arange(COUNT) % 4) * X + 2.0 ** ((torch.arange(COUNT) + 1) % 4) + 3.5),
     case("constants_used", 2 * X + 8, constants={0: True, "shift": 3}),
     case("constants_maybe", X + 10),
+    case("constants_bfloat", 1.5 * X, constants={"factor": 1.5}),
     case("structure", torch.cat([X[:60] * 2 + 4 + 1 + 7, torch.zeros(4)]), X, PARAMS),
     case("shape_argument", X.view(8, 8).t().flatten(), X, SHAPE, launch={"threads": (8, 8), "group_size": (8, 8)}),
     case("members", sum(X.roll(-k) for k in range(4)) / 4),  # type: ignore[arg-type]

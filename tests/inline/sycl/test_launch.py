@@ -30,7 +30,7 @@ void places(int64_t* out, int64_t width) {{
 
 {KERNEL}void sums(const float* x, float* out, int width) {{
     const auto item = syclext::this_work_item::get_nd_item<1>();
-    auto& partial = *syclext::group_local_memory_for_overwrite<float[64]>(item.get_group());
+    static syclexp::work_group_static<float[64]> partial;
     const int lane = item.get_local_id(0);
     float sum = 0;
     for (int i = lane; i < width; i += 64) sum += x[item.get_group(0) * (size_t)width + i];

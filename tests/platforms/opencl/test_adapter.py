@@ -121,10 +121,14 @@ def test_an_honest_program_is_its_own_work_on_the_named_device(judge: Judge, pro
     assert found.receipt.trace.library <= 0.2 * found.receipt.trace.moments
 
 
+@pytest.mark.quiet
 def test_a_fig_leaf_is_rejected(judge: Judge, tmp_path: Path) -> None:
     # so large that torch's work takes longer than the launch, also on a busy machine
     large = written(PROBLEM.replace("(64, 256)", "(256, 512)"), tmp_path)
-    found = judge.evaluate(large, candidate(FIG_LEAF))
+    for _ in range(5):
+        found = judge.evaluate(large, candidate(FIG_LEAF))
+        if found.correct is None or found.correct.timing is None or found.correct.timing.comparisons[0].doubt is None:
+            break  # otherwise other processes used the machine, and nothing is claimed
     assert isinstance(found.verdict, Rejected), found.verdict
     assert found.verdict.rule == "library_does_the_work"
 

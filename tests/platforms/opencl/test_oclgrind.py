@@ -136,5 +136,5 @@ def test_without_oclgrind_the_command_that_installs_it_is_named(
 
 
 def test_no_other_error_can_be_planted() -> None:
-    with pytest.raises(PlatformError, match="there is no error named thirst"):
+    with pytest.raises(PlatformError, match="there is no planted error named thirst"):
         oclgrind.plant("thirst")

@@ -77,7 +77,7 @@ def test_memory_that_was_never_written_is_nan_under_the_sanitizer(checked):
 
 
 def test_an_unknown_error_cannot_be_planted(adapter):
-    with pytest.raises(PlatformError, match="there is no error named overflow"):
+    with pytest.raises(PlatformError, match="there is no planted error named overflow"):
         adapter.plant("overflow")
 
 

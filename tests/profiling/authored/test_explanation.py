@@ -39,7 +39,9 @@ def built(tmp_path: Path) -> cxx.Built:
 
 def addresses(library: Path) -> list[int]:
     """Every instruction of the kernel."""
-    text = subprocess.run(["objdump", "-d", str(library)], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", str(library)], capture_output=True, text=True, check=True
+    ).stdout
     of_kernel = text.partition("<work>:\n")[2].partition("\n\n")[0]
     return [int(address, 16) for address in re.findall(r"^ *([0-9a-f]+):\t", of_kernel, re.MULTILINE)]
 

@@ -179,7 +179,8 @@ def _prompt(asked: Asked) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file of a run, which others may have made. Raises RunError, also for a link."""
+    """Return the content of a file of a run that others may have made. Raises RunError if it cannot be read or is a
+    symbolic link."""
     try:
         return durable.read(path)
     except OSError as error:
@@ -187,7 +188,7 @@ def _content(path: Path) -> bytes:
 
 
 def _write_all(waiting: Sequence[Asked], into: Path, *, json: bool) -> int:
-    """Write the prompts that wait, and their images, under their own names."""
+    """Write the prompts that wait, and their images, under their own names. Raises InputError if none waits."""
     if not waiting:
         raise InputError("no question waits for a reply, so there is nothing to write")
     for each in waiting:
@@ -205,7 +206,10 @@ def _write_all(waiting: Sequence[Asked], into: Path, *, json: bool) -> int:
 
 
 def _take_all(waiting: Sequence[Asked], folder: Path) -> list[Asked]:
-    """Take over the answers of a folder that questions wait for; a note says what is empty or fits no question."""
+    """Take the answers to waiting questions from a folder, and return the questions that were answered.
+
+    A note names each file that is empty or fits no question. Raises InputError if the folder holds no answer.
+    """
     if not folder.is_dir():
         raise InputError(f"--from {folder}: there is no such folder")
     wanted = {f"{each.path}{ending}": each for each in waiting for ending in WRITTEN_REPLIES}

@@ -55,7 +55,8 @@ def show(
     overrides: Sequence[str],
     json: bool,
 ) -> int:
-    """Print the prompt of a step. The program that it shows is the problem's own module. Raises InputError."""
+    """Print the prompt of a step of the loop, and return the exit status. The step has no program yet: the prompt shows
+    the problem's own module in place of one. Raises InputError if the problem or the platform cannot be used."""
     chosen = settings.load()
     found = problems.load(problem, overrides)
     platform = usable_platform(target.platform, chosen, target.folders)

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol, Self
 
-from kforge.cli.output import words
+from kforge.cli.output import verbosity, words
 from kforge.cli.output.lines import Line, note_progress, plain
 from kforge.records import Usage, best_attempt
 
@@ -48,7 +48,7 @@ class Display(Progress, Protocol):
 
 def open_display(title: str) -> Display:
     """Return the display for a command that makes attempts, which are listed."""
-    return AttemptsDisplay(title) if _is_live() else PlainDisplay(title)
+    return AttemptsDisplay(title) if is_live() else PlainDisplay(title)
 
 
 def open_progress(title: str = "", *, still: float | None = None) -> Progress:
@@ -57,13 +57,15 @@ def open_progress(title: str = "", *, still: float | None = None) -> Progress:
     `still`: where there is no terminal, print only, after this many seconds of silence, that the stage is still
     running.
     """
-    if _is_live():
+    if is_live():
         return LineDisplay(title)
     return PlainDisplay(title) if still is None else PlainDisplay(title, still=still, quiet=True)
 
 
-def _is_live() -> bool:
-    if not sys.stderr.isatty():
+def is_live() -> bool:
+    """Return whether progress is redrawn in place: standard error is a terminal that can do so, and neither `-q` nor
+    `-v` is given."""
+    if not sys.stderr.isatty() or verbosity.level() is not verbosity.Verbosity.USUAL:
         return False
     from rich.console import Console
 
@@ -102,7 +104,7 @@ class PlainDisplay:
         self.title = title
         self._quiet = quiet
         self.start = self._said = time.monotonic()
-        self._repeat = repeat
+        self._repeat = 0.0 if verbosity.level() is verbosity.Verbosity.VERBOSE else repeat
         self._still = still
         self._now: Now | None = None
         self._lock = threading.Lock()

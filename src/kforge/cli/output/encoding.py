@@ -11,6 +11,7 @@ import io
 import sys
 
 SPELLED = {
+    **dict(zip("▁▂▃▄▅▆▇█", "_.-:=+*#", strict=True)),  # bars of a sparkline
     "→": "->",
     "µ": "u",
     "–": "-",  # noqa: RUF001 - it stands in tables, for nothing to tell

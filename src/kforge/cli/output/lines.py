@@ -13,6 +13,7 @@ import unicodedata
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
+from kforge.cli.output import verbosity
 from kforge.visible import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def note(message: str) -> None:
 
 
 def note_progress(text: str) -> None:
-    """Print one line of progress on standard error."""
+    """Print one line of progress on standard error; none with `-q`."""
+    if verbosity.level() is verbosity.Verbosity.QUIET:
+        return
     print(_fitted(shown(text), sys.stderr), file=sys.stderr, flush=True)
 
 
@@ -86,7 +89,8 @@ class Line:
 
 
 def wrapped(text: str, columns: int) -> str:
-    """Return the line in pieces of at most this width. Each but the first gets a mark; a longer word is cut."""
+    """Return the text broken by newlines into lines of at most `columns`. Every line but the first begins with a mark.
+    A word that is longer than a line is cut."""
     margin = text[: len(text) - len(text.lstrip())]
     pieces, mark, start = list[str](), "", 0
     while start < len(text):

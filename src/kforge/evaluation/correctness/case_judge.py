@@ -96,7 +96,8 @@ class CaseJudge:
     def _judge_against(self, truth: Truth, case: Case) -> Output | None:
         """Call the program and compare its output with the right one. Returns the output if it is right.
 
-        Returns None if it is wrong but excused, because the reference is unreliable on this case.
+        Returns None if it is wrong but excused, because the reference is unreliable on this case. Raises Fault if it is
+        wrong and not excused.
         """
         overflow = truth.is_whole and self._usable.overflows(case, truth)
         try:
@@ -175,8 +176,8 @@ class CaseJudge:
     # --- large inputs, in pieces -----------------------------------------------------------------------------
 
     def _judge_in_pieces(self, case: Case, cut: Cut) -> Output | None:
-        """Judge a large case of whose inputs the referee has no copy. The returned output holds only fingerprints
-        (`Kept`)."""
+        """Judge a large case of whose inputs the referee has no copy. Returns the output, which holds only fingerprints
+        (`Kept`); None if the case judges no program. Raises Fault if the program fails it."""
         pieces = Pieces(self._reference, cut, case.inputs, self._prints, self._outputs.precision)
         if not self._usable.takes_pieces(case, pieces):
             return None

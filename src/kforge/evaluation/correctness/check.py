@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 REPACKED_STATES = 3
-"""Number of secret initial states by which a program is judged that keeps its weights under other names or shapes."""
+"""Number of secret initial states with which to judge a program that keeps its weights under other names or shapes."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class CorrectnessCheck:
         """Judge cases in which parameters have some far larger elements, and restore the parameters after each.
 
         There may be no such case, if the reference does not accept it. `state` is the number of the secret state with
-        which inputs are drawn. Raises Fault.
+        which inputs are drawn. Raises Fault if the program fails a case.
         """
         for _ in self.handover.enlarged():
             self.cases += self._judge.judge(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class Lookups(TorchFunctionMode):
-    """A mode of torch that notes whether numbers are searched (`found`), and whether they are unsorted."""
+    """A mode of torch that watches searches like `torch.bucketize`, which need sorted numbers.
+
+    `found`: whether there was such a search. `unsorted`: whether one of them searched in unsorted numbers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +51,8 @@ class Lookups(TorchFunctionMode):
 
 
 class _Mirrored(TorchFunctionMode):
-    """A mode of torch that changes the results of all searches. `all_equal`: whether one could not be changed."""
+    """A mode of torch that changes the results of all searches. `all_equal`: whether the results of one search were all
+    equal, so that they could not be changed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ the last place. If that changes the result as much, the program is not to blame.
 output (`comparison/locality.py`).
 
 An output of indices, such as the nearest of some thousand codes, has no error that could be amplified: if two scores
-are nearly equal, rounding decides. The scores are taken from the reference (`index_ties.py`). If there are no scores,
+are nearly equal, rounding decides. The scores are taken from the reference (`ties/index_ties.py`). Without scores
 an index is accepted only if torch gives the same index at that position for perturbed inputs. A program that computes
 with fewer bits differs at far more positions, and at most of them torch never agrees.
 
@@ -51,26 +51,20 @@ from kforge.evaluation.constants import (
     SINGULAR,
     SINGULAR_FACTOR,
 )
-from kforge.evaluation.correctness.index_ties import (
-    chose_among_equals,
-    chosen_by,
-    equally_good,
-    follows_from_own_choices,
-    is_factorization,
-    names_one_twice,
-    recorded,
-)
 from kforge.evaluation.correctness.perturbation import Scale, shaken
-from kforge.evaluation.reference.reference import in_double
+from kforge.evaluation.correctness.ties.index_ties import chose_among_equals, names_one_twice
+from kforge.evaluation.correctness.ties.own_choices import own_choices, records
+from kforge.evaluation.reference.choices import is_factorization, recorded
 from kforge.problems.tensors import cloned, same, spec, tensors_in
 from kforge.records import Mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterator
 
     from kforge.evaluation.comparison.comparison import Agreement
     from kforge.evaluation.comparison.locality import Surroundings
-    from kforge.evaluation.correctness.index_ties import RecordedIndices
+    from kforge.evaluation.correctness.ties.own_choices import OwnChoices
+    from kforge.evaluation.reference.choices import RecordedIndices
     from kforge.evaluation.reference.reference import Reference
 
 UNLIKE = 16.0
@@ -103,36 +97,38 @@ def excused(
 
     `local`: each part of the output must be right on its own scale. `slices`: slices are among the parts.
     """
-    label = _rounded(reference, truth, output, precision, local=local, slices=slices)
-    if label is not None or reference.has_history:  # another call would change the history
-        return label
+    ways: list[OwnChoices | None] = [*own_choices(reference, truth, output, precision)]
+    for made in ways or [None]:
+        label = _rounded(reference, truth, output, precision, made, local=local, slices=slices)
+        if label is not None:
+            return label
+    if reference.has_history:  # another call would change the history
+        return None
+    own = records(reference, truth.inputs)
+    if own is None or not own[0].choices:
+        return None
     fast = _traits_of(reference, truth.inputs).convolves
 
     def is_right(other: Truth) -> bool:
         found = compare(other, output, precision, "", local=local, fast=fast, slices=slices)
         return not isinstance(found, Mismatch)
 
-    return "equal_choices" if _follows_from_choices(reference, truth, output, precision, is_right) else None
-
-
-def _follows_from_choices(
-    reference: Reference, truth: Truth, output: Any, precision: str, is_right: Callable[[Truth], bool]
-) -> bool:
-    """Return whether the output is right if positions with equally good scores are chosen: those that the program
-    returns, or other ones."""
-    exact, own = _records(reference, truth)
-    if exact is None or own is None or not exact.choices:
-        return False
-    followed = follows_from_own_choices(reference, truth, (exact, own), output, precision)
-    if followed is not None and is_right(followed):
-        return True
-    return chose_among_equals(reference, truth, output, is_right)
+    return "equal_choices" if chose_among_equals(reference, truth, own, output, is_right) else None
 
 
 def _rounded(
-    reference: Reference, truth: Truth, output: Any, precision: str, *, local: bool, slices: bool
+    reference: Reference,
+    truth: Truth,
+    output: Any,
+    precision: str,
+    made: OwnChoices | None,
+    *,
+    local: bool,
+    slices: bool,
 ) -> str | None:
-    """Return a label if rounding explains why the output is off, or if its own indices are as good as torch's."""
+    """Return a label if the output's errors are explained by rounding, or by the choices `made` by the program, which
+    are as good as torch's. None if neither explains them."""
+    truth = truth if made is None else made.truth
     exact, own, got = (pytree.tree_leaves(tree) for tree in (truth.exact, truth.own, ordered_like(truth.own, output)))
     if len(own) != len(got):  # an element is missing, which rounding does not explain
         return None
@@ -142,16 +138,18 @@ def _rounded(
     leaves = _Leaves(exact, own, got, precision, free=free)
     if not leaves.sort_out(fast=traits.convolves, local=local, slices=slices):
         return None
-    if not _choices_are_as_good(reference, truth, leaves):
-        return None
+    for index in leaves.chosen:
+        if (made is not None and index in made.leaves) or not leaves.flip(index):
+            return None
     rounded = leaves.unexplained or leaves.parts or leaves.flipped
     if not rounded:
-        return "equal_choices" if leaves.chosen else "fast_convolution"
+        return "fast_convolution" if made is None else "equal_choices"
     if reference.has_history:  # another call would change the history
         return None
-    errors_are_torchs = _errors_are_torchs(reference, truth, leaves, by_slice=local)
-    if not (errors_are_torchs and _flips_are_torchs(reference, truth, leaves)):
-        return None
+    with nullcontext() if made is None else made.made():
+        errors_are_torchs = _errors_are_torchs(reference, truth, leaves, by_slice=local)
+        if not (errors_are_torchs and _flips_are_torchs(reference, truth, leaves)):
+            return None
     only_parts = traits.convolves and not (leaves.unexplained or leaves.flipped)
     return "fast_convolution" if only_parts else "ill_conditioned"
 
@@ -189,7 +187,7 @@ class _Leaves:
         SHAKEN_SHARE."""
         self.exact, self.own, self.got, self.precision, self.free = exact, own, got, precision, free
         self.chosen: list[int] = []
-        """Numbers of the output tensors of indices that differ from the right ones."""
+        """Numbers of the output tensors of integers that differ from the right ones."""
         self.flipped: dict[int, torch.Tensor] = {}
         """Index tensors for which the reference has no scores, with the positions that differ."""
         self.unexplained: dict[int, torch.Tensor] = {}
@@ -381,32 +379,6 @@ def _least_of_slices(most: torch.Tensor, count: int) -> torch.Tensor:
 def _record(reference: Reference, model: torch.nn.Module, inputs: Any) -> RecordedIndices:
     """Return what is recorded in a call of a copy of the module, because a call may change buffers."""
     return recorded(lambda: reference.own_result(inputs, copy.deepcopy(model)))
-
-
-def _records(reference: Reference, truth: Truth) -> tuple[RecordedIndices, RecordedIndices] | tuple[None, None]:
-    """Return the choices of the reference in double precision and at its own dtype. None for both if it fails."""
-    try:
-        return (
-            _record(reference, reference.exact_model, in_double(truth.inputs)),
-            _record(reference, reference.model, cloned(truth.inputs)),
-        )
-    except ProblemError:
-        return None, None
-
-
-def _choices_are_as_good(reference: Reference, truth: Truth, leaves: _Leaves) -> bool:
-    """Return whether all differing indices have scores as good as the right ones. Indices without scores are noted as
-    flipped."""
-    if not leaves.chosen:
-        return True
-    exact, own = _records(reference, truth)
-    for index in leaves.chosen:
-        found = chosen_by(exact, index, leaves.exact[index]) if exact is not None else None
-        if found is not None and equally_good(found, own, leaves.got[index], leaves.precision):
-            continue
-        if not leaves.flip(index):
-            return False
-    return True
 
 
 def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves, *, by_slice: bool) -> bool:

@@ -82,9 +82,10 @@ class Handover:
         precision: str,
         sample: Callable[[], list[Any]] | None = None,
     ) -> None:
-        """Construct the program in the worker and the reference here, and give both the same weights. Raises Fault.
+        """Construct the program in the worker and the reference here, and give both the same weights.
 
         `sample` draws inputs on which the reference tries whether it accepts new weights; by default, whole inputs.
+        Raises Fault if the program cannot be constructed or does not take the weights.
         """
         self.instance = instance
         self.client = client
@@ -153,8 +154,8 @@ class Handover:
         return reference
 
     def _go_further(self, reference: Reference, names: list[str], seed: int) -> None:
-        """Give weights that every constructor sets alike other signs, zeros and flipped masks, as far as the reference
-        accepts."""
+        """Change the weights that every constructor sets to the same values: other signs, zeros and flipped masks, as
+        far as the reference accepts them."""
         self.reference = reference
         base = {name: value for name, value in reference.state().items() if name in names}
         hand_over(self._far_state(base, seed), reference.model, reference.exact_model)

@@ -53,7 +53,7 @@ class Pieces:
         self._sealed = [prints.of(cut.inputs(inputs, *bounds)) for bounds in cut.ranges()] if prints is not None else []
 
     def moved(self, inputs: list[Any]) -> None:
-        """Tell that the inputs now lie in these tensors, from which pieces are read from now on."""
+        """Read pieces from these tensors from now on: the inputs have been moved there."""
         self._inputs = inputs
 
     def truths(self) -> Iterator[tuple[Truth, tuple[int, int]]]:
@@ -101,7 +101,8 @@ class Pieces:
     def overflow(self, precision: str) -> bool:
         """Return whether any piece overflows under the declared `precision`, as `overflow.overflows` defines it.
 
-        Under `half`, the range of float16 counts. Raises ProblemError and InputsChangedError.
+        Under `half`, the range of float16 counts. Raises ProblemError if the reference fails on a piece, and
+        InputsChangedError if the inputs are no longer as they were drawn.
         """
         return any(overflows(truth, precision) for truth, _ in self.truths())
 

@@ -95,7 +95,7 @@ class ForkServerClient:
 
     def spawn(self, place: WorkerFolders, afresh: Tree = None) -> launch.Process:
         """Start a worker with these folders: a fork of the server, or with `afresh` a new interpreter (see
-        `Spawn.afresh`)."""
+        `Spawn.afresh`). Raises EvaluationError if no worker can be started."""
         if not self.opened.layer:
             raise EvaluationError(f"a worker cannot be started: {self.opened.description}")
         ours, theirs = socket.socketpair()

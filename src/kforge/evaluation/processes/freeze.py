@@ -15,9 +15,11 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kforge.evaluation.constants import HOLD_DEADLINE
@@ -171,12 +173,23 @@ def _waits_for_its_child(process: int, thread: str) -> bool:
     Any other uninterruptible thread is in a system call or a page fault, and will run again by itself.
     """
     try:
-        number, flags, *_ = _read(process, thread, "syscall").split()
-        is_vfork = int(number) == syscalls.number("vfork")
-        is_vfork |= int(number) == syscalls.number("clone") and bool(int(flags, 16) & syscalls.CLONE_VFORK)
+        call, first, *_ = _read(process, thread, "syscall").split()
+        number, argument = int(call), int(first, 16)
+        if number == syscalls.number("clone3"):  # only outside of the sandbox, which has no clone3
+            argument = _word(process, argument)
+        is_vfork = number == syscalls.number("vfork")
+        is_clone = number in {syscalls.number("clone"), syscalls.number("clone3")}
+        is_vfork |= is_clone and bool(argument & syscalls.CLONE_VFORK)
         return is_vfork and bool(_read(process, thread, "children"))
     except (OSError, ValueError):  # it runs, or has ended
         return False
+
+
+def _word(process: int, address: int) -> int:
+    """Return eight bytes of a process's memory. clone3 has its flags there. Raises OSError."""
+    with Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory:
+        memory.seek(address)
+        return int.from_bytes(memory.read(8), sys.byteorder)
 
 
 def _rest(process: int, thread: str) -> _Rest:

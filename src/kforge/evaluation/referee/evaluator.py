@@ -76,8 +76,7 @@ EMULATED = "emulated"
 
 
 class Evaluator:
-    """Answers the orchestrator's requests: describe, build, evaluate, profile, sanitize, peaks,
-    facts."""
+    """Answers the orchestrator's requests: describe, evaluate, build, profile, head_to_head, sanitize, peaks, facts."""
 
     def __init__(
         self,
@@ -255,7 +254,10 @@ class Evaluator:
             )
 
     def _open(self, problem: Problem) -> tuple[Instance, Workload]:
-        """Open a problem unless it is already open: run its reference, plan the memory, and find its labels."""
+        """Open a problem unless it is already open: run its reference, plan the memory, and find its labels.
+
+        Raises ProblemError if the problem cannot be used, for example because its reference is not deterministic.
+        """
         if self._instance is None or self._instance.problem.digest != problem.digest:
             self._drop_problem()
             self.workers.say(WORDS["problem"])

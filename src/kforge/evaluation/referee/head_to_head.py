@@ -1,8 +1,8 @@
 """Times two correct programs against each other, in fresh processes, until it is known which one is faster. (torch)
 
-Both programs get the guards that a candidate has against eager: outputs of timed calls are checked, inputs are new,
-and neither works outside its timed calls. What would be said of a speedup over eager does not follow from this session;
-it only decides which of two programs is the better one.
+Both programs get the guards that a candidate has against eager: outputs of timed calls are checked in both roles,
+inputs are new, and neither works outside its timed calls. The session says nothing about a speedup over eager. It only
+decides which of the two programs is faster.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import secrets
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ProblemError
+from kforge.evaluation import constants
 from kforge.evaluation.constants import CONTENDED_PATIENCE, MOST_SITTINGS
 from kforge.evaluation.correctness.check import CorrectnessCheck
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.static_check import ENTRY
-from kforge.evaluation.timing.block_check import BlockCheck
+from kforge.evaluation.timing.block_check import CASE, BlockCheck
 from kforge.evaluation.timing.legs import Leg, Legs
 from kforge.evaluation.timing.race import Duration, Race
+from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import Fault, WorkerClient
 from kforge.records import HeadToHead, times
 
@@ -33,27 +35,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One program, loaded in a worker, with what judges its outputs."""
+    """One program, loaded in a worker, with the check of its outputs."""
 
     client: WorkerClient
     check: CorrectnessCheck
 
     @property
     def takes_weights(self) -> bool:
-        """Whether it keeps its weights as the reference does, so that they can be given to it."""
+        """Whether the program keeps its weights under the reference's names and shapes, so that it can be given any."""
         return not self.check.handover.repacked
 
 
 class RivalCheck(BlockCheck):
-    """Like `BlockCheck`, where the baseline is a program as well, which may keep its weights in another form."""
+    """A `BlockCheck` whose baseline is a second program, not the reference. The baseline's outputs may be wrong, and it
+    may keep its weights in another form."""
 
     def __init__(self, candidate: Side, rival: Side) -> None:
         super().__init__(candidate.check, rival.client, candidate.client)
         self._takes_weights = candidate.takes_weights and rival.takes_weights
+        # a rival that takes weights has those of the candidate's reference
+        self._outputs_of_rival = TimedOutputs(candidate.check if rival.takes_weights else rival.check)
 
     def renew_weights(self) -> None:
         if self._takes_weights:
             super().renew_weights()
+
+    def _compare(self, sets: list[list[Any]]) -> None:
+        """Compare the candidate's outputs, then those of the rival: a program must not leave out work as a baseline."""
+        super()._compare(sets)
+        if self._outputs_of_rival.in_sequence:  # both made the same calls, and their outputs were compared
+            return
+        for index in self._chance.sample(range(len(sets)), min(len(sets), constants.COMPARED_CALLS)):
+            ours, theirs = self._candidate.block.output(index), self._baseline.block.output(index)
+            if self._difference(ours, theirs)[0] > self._accepted:
+                self._outputs_of_rival.must_be_right(sets[index], theirs, CASE)
+                return  # a call of the reference takes long
 
 
 class HeadToHeadRun:
@@ -67,7 +83,7 @@ class HeadToHeadRun:
         self._begin = time.monotonic()
 
     def run(self) -> HeadToHead:
-        """Return the finding. A program that fails meanwhile leaves it undecided: an evaluation says what is wrong."""
+        """Return the finding. If a program fails while it is timed, the finding is undecided and names the failure."""
         while self._legs.sittings < MOST_SITTINGS:
             try:
                 self._sit()

@@ -49,7 +49,7 @@ from kforge.evaluation.timing.race import Duration, Race
 from kforge.evaluation.timing.statistics import chained_speedup, widened
 from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
-from kforge.evaluation.worker_client.code_ownership import census
+from kforge.evaluation.worker_client.code_ownership import WRITABLE_CODE, census
 from kforge.evaluation.worker_client.orders import BaselineFailedError
 from kforge.records import Comparison, Correct, Rejected, RuntimeFailure, Timing, Trace
 
@@ -95,7 +95,7 @@ class Pipeline:
 
     def run(self) -> tuple[Any, tuple[str, ...], dict[str, tuple[float, ...]]]:
         """Return the verdict, its labels and the raw samples. A failure of the program is a verdict, not an
-        exception."""
+        exception. Raises EvaluationError if no worker starts."""
         try:
             with self.stages("start"):
                 client = self.workers.worker(self.candidate.digest)
@@ -287,7 +287,8 @@ class Pipeline:
         """Like `_whose_work`, for programs that compute in the worker process: by stopping it at random moments."""
         if not client.traceable:
             return ("untraced",)
-        own = () if elsewhere is None else elsewhere.driver
+        # a driver may run kernels in memory that is writable, too
+        own = () if elsewhere is None else (*elsewhere.driver, WRITABLE_CODE)
         calls = math.ceil(TRACED_BLOCK_SECONDS / float(np.median(samples.candidate)))
         self.trace = census(self._looks(client, calls, elsewhere), own)
         while_timed = census(samples.whereabouts, own)
@@ -327,7 +328,8 @@ class Pipeline:
         return ("untraced",)  # nobody's kernels can be recorded on this device
 
     def _watched(self, client: WorkerClient, check: CorrectnessCheck) -> Seen:
-        """Return the recorded kernels of some calls, whose outputs are checked. Raises Fault."""
+        """Return the recorded kernels of some calls, whose outputs are checked. Raises Fault if a call or its
+        output is wrong."""
         calls = sets_in_memory(
             self.instance.inputs(secrets.randbits(62)), self.workers.output_bytes, client.access.input_bytes
         )

@@ -109,7 +109,7 @@ def clear(folder: Path) -> None:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Return process id and user id of the peer. Raises OSError."""
+    """Return process id and user id of the peer. Raises OSError if the kernel does not tell them."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(credentials)
     return process, user

@@ -120,7 +120,8 @@ def with_changed_places(
 
 
 def _rows(table: Tensor, chance: random.Random, used: Tensor | None) -> Tensor | None:
-    """Return the rows of a table that change: some of the used ones, or random ones if those are unknown."""
+    """Return the indices of the rows of a table that change: some of the used ones, or random ones if those are
+    unknown. None if they are unknown and the table has few rows."""
     if used is None or not len(used):
         return some_rows(table, 2 ** chance.randint(*SHARES), chance)
     return used[chance.sample(range(len(used)), min(len(used), MOST_ROWS))]

@@ -110,7 +110,8 @@ class Layer:
     def _settle(
         self, place: WorkerFolders, task: Callable[[], None], keep: tuple[int, ...], cell: Cell | None = None
     ) -> None:
-        """Run in a new worker: give up rights, enter the cell, install the restrictions, and then run `task`."""
+        """Prepare this new worker process: give up rights, enter the cell if there is one, install the restrictions.
+        Then run `task`. `keep` are the file descriptors that stay open, besides standard input, output and error."""
         os.setsid()
         write_to(place.log)
         privileges.close_all_but((0, 1, 2, *keep, *(() if cell is None else (cell.init,))))

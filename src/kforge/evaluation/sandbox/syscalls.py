@@ -78,7 +78,8 @@ def number(name: str, architecture: str = platform.machine()) -> int | None:
 
 
 def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure | None) -> int:
-    """Make a system call. Integers are passed as machine words, everything else as a pointer."""
+    """Make a system call and return its result. Integers are passed as machine words, everything else as a pointer.
+    Raises OSError if the call fails or is not known on this machine."""
     known = number(name)
     if known is None:
         raise OSError(38, os.strerror(38), name)

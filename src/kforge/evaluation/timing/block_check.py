@@ -158,7 +158,8 @@ class BlockCheck:
     def _compare(self, sets: list[list[Any]]) -> None:
         """Compare outputs of random calls with the baseline's.
 
-        Outputs that differ, and a random share of the others, are compared with the reference. Raises Fault.
+        Outputs that differ, and a random share of the others, are compared with the reference. Raises Fault if an
+        output is wrong.
         """
         if self._candidate.access.sees:
             self._memory_is_fresh()
@@ -188,7 +189,7 @@ class BlockCheck:
             in_full = False
 
     def end(self) -> None:
-        """Check the outputs that were kept during the race: no later call may have changed them. Raises Fault."""
+        """Check the outputs that were kept during the race. Raises Fault if a later call has changed one of them."""
         self._kept.check()
 
     def _keep_one(self, calls: int) -> None:

@@ -1,17 +1,20 @@
 """Combines the legs of a head-to-head: races of the same two programs, in which each is the candidate in turn.
 
 A race guards against its candidate only (`race.py`). With the roles exchanged in every second leg both programs have
-the same guards, and whatever favours one role favours both programs alike.
+the same guards, and whatever favours one role favours both programs alike. What a program gains only as a baseline is
+no win: it must be faster also in the legs in which it is the candidate.
 
-On a machine that others use all the while, a block's seconds are mostly those of waiting for a processor, and vary by a
-factor of ten. The processor time of a program's busiest thread varies by a few per cent then, and is what a call takes
-on a machine of its own, as long as its threads do not wait for each other. So it decides there, unless the clock
-contradicts it.
+On a machine that other processes load all the time, most of a block's seconds are spent waiting for a processor, and
+they vary by a factor of ten. The processor time of a program's busiest thread then varies by a few per cent. It is the
+time that a call takes on an idle machine, as long as its threads do not wait for each other. So processor time decides
+on such a machine, unless the clock contradicts it. Threads that work one after another have a low time of the busiest,
+too: where the winner spreads its work over more threads than the other program, the clock must show the win as well.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -83,13 +86,16 @@ class Legs:
 
     @property
     def _bound(self) -> float:
-        """What the lower bound of a ratio must exceed."""
+        """The ratio that the lower bound of a speedup must exceed."""
         return WIN_BOUND * (constants.CONTENDED_MARGIN if self.is_contended else 1.0)
 
     def _doubt(self, ratio: float, *, challenger_leads: bool) -> str:
-        """Return why the program that seems faster by this ratio may not be; empty where nothing says so."""
+        """Return why the program that seems faster by this ratio may not be; empty if there is no reason for doubt."""
         led = [leg.samples for leg in self.legs if leg.challenger_leads == challenger_leads]
         other = [leg.samples for leg in self.legs if leg.challenger_leads != challenger_leads]
+        guarded = self._merged(challenger_leads=challenger_leads, led_only=True).speedup()
+        if guarded.median <= WIN_BOUND or guarded.low <= 1.0:
+            return f"the program that seems faster is at {times(guarded)} where it is the candidate of a race"
         for samples in led:
             if samples.stocked or samples.held_back is not None:
                 return samples.unearned or samples.held_back or ""
@@ -109,29 +115,38 @@ class Legs:
         return f"calls whose inputs come one by one are at {slow[0].median:.2f}x" if slow else ""
 
     def _contradiction(self, *, faster: bool) -> str:
-        """Return why processor time does not decide on a machine that others use; empty where it does."""
+        """Return why processor time does not decide on a loaded machine; empty if it decides."""
         wall = self._pooled(challenger_leads=faster)
-        if wall.has_helpers:
-            return f"other processes used {wall.busy:.0%} of the machine, and a program works in further processes"
+        if any(leg.samples.has_helpers for leg in self.legs if leg.challenger_leads == faster):
+            said = "the program that seems faster works in further processes"
+            return f"other processes used {wall.busy:.0%} of the machine, and {said}"
         seen = wall.speedup()
+        if _spreads_more(wall.overlap) and seen.low <= 1.0:
+            said = "it has more threads, and whether they work at the same time cannot be seen"
+            return f"its busiest thread works less; {said} while other processes use {wall.busy:.0%} of the machine"
         if seen.high < 1.0:
             return f"its processor time is lower, and by the clock it is at {times(seen)}"
         return ""
 
-    def _merged(self, *, challenger_leads: bool) -> PairedSamples:
-        """Return the pairs of all legs with one program as the candidate: by the clock or, on a machine that others use
-        all the while, by processor time."""
-        return self._pooled(challenger_leads=challenger_leads, processor=self.is_contended)
+    def _merged(self, *, challenger_leads: bool, led_only: bool = False) -> PairedSamples:
+        """Return the pairs of all legs with one program as the candidate. They are timed by the clock or, on a machine
+        that is loaded all the time, by processor time. `led_only`: only pairs of legs in which it was the candidate."""
+        return self._pooled(challenger_leads=challenger_leads, processor=self.is_contended, led_only=led_only)
 
-    def _pooled(self, *, challenger_leads: bool, processor: bool = False) -> PairedSamples:
+    def _pooled(self, *, challenger_leads: bool, processor: bool = False, led_only: bool = False) -> PairedSamples:
         pooled = PairedSamples(looks=self.sittings)
         for leg in self.legs:
+            if led_only and leg.challenger_leads != challenger_leads:
+                continue
             samples = leg.samples
             baseline, candidate = samples.baseline, samples.candidate
             if processor and samples.processor:
                 baseline, candidate = map(list, zip(*samples.processor, strict=True))
+            overlap = samples.overlap
             if leg.challenger_leads != challenger_leads:
                 baseline, candidate = candidate, baseline
+                overlap = [(other, one) for one, other in overlap]
+            pooled.overlap += overlap
             pooled.baseline += baseline
             pooled.candidate += candidate
             pooled.foreign += samples.foreign
@@ -139,6 +154,14 @@ class Legs:
             pooled.has_helpers |= samples.has_helpers
         pooled.busy /= max(1, len(pooled.baseline))
         return pooled
+
+
+def _spreads_more(overlap: list[tuple[float, float]]) -> bool:
+    """Return whether the candidate spreads its work over clearly more threads than the baseline."""
+    if not overlap:
+        return False
+    baseline, candidate = (float(statistics.median(side)) for side in zip(*overlap, strict=True))
+    return candidate > constants.MORE_THREADS * baseline
 
 
 def _worked(samples: PairedSamples) -> list[float]:

@@ -35,6 +35,8 @@ class PairedSamples:
     """Share of the machine that other processes used around each pair."""
     processor: list[tuple[float, float]] = field(default_factory=list)
     """Processor seconds per call of the busiest thread of baseline and candidate, pair by pair; empty on a device."""
+    overlap: list[tuple[float, float]] = field(default_factory=list)
+    """For baseline and candidate in each pair: processor time of all threads, as a multiple of the busiest one's."""
     paced: list[tuple[float, float]] = field(default_factory=list)
     """Seconds per call of baseline and candidate in each pair of paced blocks, with the cost of starting each call."""
     around: float = 0.0
@@ -80,7 +82,7 @@ class PairedSamples:
 
     @property
     def one_by_one(self) -> Interval | None:
-        """The speedup by paced blocks; None if there are none.
+        """The speedup by paced blocks; None if no paced block was timed.
 
         The cost of starting each call is subtracted, as measured on the baseline. The lower bound also subtracts what a
         program could gain by sending the worker's answer itself.
@@ -105,7 +107,7 @@ class PairedSamples:
     @property
     def _measured_alone(self) -> Interval | None:
         """The speedup by paced blocks, without subtracting what a program could gain by sending the worker's answer
-        itself."""
+        itself. None if no paced block was timed."""
         return speedup(self._paced_ratios, np.random.default_rng(0)) if self.paced else None
 
     @property

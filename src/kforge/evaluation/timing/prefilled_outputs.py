@@ -95,8 +95,9 @@ def stocked(baseline: OutputMemory, candidate: OutputMemory) -> int:
 def could_last(held: int, seen: int, baseline: OutputMemory) -> bool:
     """Return whether prefilled outputs could have served most calls so far without being noticed by `stocked`.
 
-    `held` is how many bytes the candidate held beyond the baseline when the race began. `seen` is the bytes of its
-    outputs so far.
+    `held` is how many bytes the candidate held beyond the baseline when the race began. `seen` is the bytes of all
+    outputs that it has returned so far. `baseline` is the memory of the baseline's outputs, with which `stocked`
+    compares.
     """
     return held > max(LEAST, seen / 2) and seen < 2 * allowed(baseline)
 

@@ -265,6 +265,8 @@ class Race:
             for block in blocks
         )
         samples.processor.append((baseline, candidate))
+        one, other = (block.total / block.critical if block.critical else 1.0 for block in blocks)
+        samples.overlap.append((one, other))
 
     def _maybe_renew_weights(self) -> None:
         """Change the weights at random, so that a program can never know that it has seen the last weights."""

@@ -67,14 +67,14 @@ class TimedOutputs:
             must_write_alike(inputs, written, left, self._precision, case)
 
     def must_be_alike(self, expected: Any, output: Any, case: str, inputs: list[Any]) -> None:
-        """Compare an output with the baseline's, for results that depend on earlier calls."""
+        """Raise Fault if an output differs from the baseline's. For results that depend on earlier calls."""
         most = self._correctness.outputs.largest_tolerance
         found = Beside(self._correctness.reference, inputs, self._precision, most).differs(expected, output, case)
         if found is not None:
             raise Fault(found)
 
     def must_leave_state_alike(self, expected: dict[str, Any], left: Any, case: str) -> None:
-        """Compare the state after calls with the baseline's, each entry by its own tolerance."""
+        """Raise Fault if the state after calls differs from the baseline's. Each entry has its own tolerance."""
         handover = self._correctness.handover
         for name, ours in expected.items():
             most = handover.tolerances.get(name, 0.0)

@@ -39,7 +39,7 @@ class Channel:
         self.send_frame(message.encode(), descriptors=descriptors, deadline=deadline)
 
     def send_frame(self, frame: bytes, *, descriptors: tuple[int, ...] = (), deadline: float = 60.0) -> None:
-        """Like `send`, for a message that is already encoded."""
+        """Send a message that is already encoded. Raises SideDied, or SideTimedOut if the peer does not read."""
         self._socket.settimeout(deadline)
         try:
             sent = socket.send_fds(self._socket, [frame], list(descriptors)) if descriptors else 0
@@ -75,7 +75,7 @@ class Channel:
             return False
 
     def receive_with_descriptor(self, deadline: float) -> tuple[WireMessage, list[int]]:
-        """Like `receive`, but also return the file descriptors that came with the message, at most one."""
+        """Return the next message and its file descriptors, at most one. Raises the same errors as `receive`."""
         self._socket.settimeout(deadline)
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 1)

@@ -136,7 +136,10 @@ def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None
 
 
 def _counts_twice(ref: TensorRef, looks: _Looks) -> bool:
-    """Return whether a tensor with interleaved strides has fewer addresses than elements."""
+    """Return whether a tensor with interleaved strides has fewer addresses than elements.
+
+    A tensor that is too large to mark its addresses counts as such: nobody but an attacker makes one.
+    """
     places = extent(ref.shape, ref.strides)
     repeats = any(size > 1 and stride == 0 for size, stride in zip(ref.shape, ref.strides, strict=True))
     if repeats or places > MOST_MARKED or not looks.has_room_for(places):

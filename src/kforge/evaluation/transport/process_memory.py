@@ -37,7 +37,7 @@ def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
     """
     dtype: torch.dtype = getattr(torch, ref.dtype)
     if any(n < 0 for n in (*ref.shape, *ref.strides, ref.offset)):
-        raise ChannelError("a tensor is described with a negative place")
+        raise ChannelError("the worker reports an output with a negative size, stride or address")
     if 0 in ref.shape:
         return torch.empty(ref.shape, dtype=dtype)
     dense = is_dense(ref.shape, ref.strides)
@@ -47,7 +47,7 @@ def read_process(pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
     bytes_named(ref)
     size = (extent(shape, strides) if dense else math.prod(shape)) * dtype.itemsize
     if size > limit:
-        raise ChannelError("a tensor is described that is larger than any right answer")
+        raise ChannelError("the worker reports an output that is larger than any right output")
     if not dense and _cost(shape, strides, dtype.itemsize) > max(MOST_READ, SPREAD * limit):
         raise ChannelError("an output is spread over more memory than kforge reads")
     try:

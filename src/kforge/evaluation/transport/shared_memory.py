@@ -171,11 +171,11 @@ def tensor_at(flat: torch.Tensor, ref: TensorRef, offset: int) -> torch.Tensor:
     """Return a tensor in the memory `flat` at `offset` bytes. Raises ChannelError if it is not completely inside."""
     dtype: torch.dtype = getattr(torch, ref.dtype)
     if any(n < 0 for n in (*ref.shape, *ref.strides, offset)) or offset % dtype.itemsize:
-        raise ChannelError("a tensor is described with a negative or odd place")
+        raise ChannelError("the other process reports a tensor at a negative or unaligned address")
     count = extent(ref.shape, ref.strides)
     end = offset + count * dtype.itemsize
     if end > flat.numel():
-        raise ChannelError("a tensor is described outside the shared region")
+        raise ChannelError("the other process reports a tensor outside the shared region")
     if count == 0:
         bytes_named(ref)  # raises for a shape whose strides overflow: an empty tensor has some, too
         return torch.empty(ref.shape, dtype=dtype, device=flat.device)
@@ -262,11 +262,11 @@ def has_overlap(tensor: torch.Tensor) -> bool:
 def bytes_named(ref: TensorRef) -> int:
     """Return the bytes of a copy of a described tensor. Raises ChannelError for a shape that torch cannot have."""
     if any(n < 0 for n in ref.shape):
-        raise ChannelError("a tensor is described with a negative size")
+        raise ChannelError("the other process reports a tensor with a negative size")
     itemsize: int = getattr(torch, ref.dtype).itemsize
     # an empty tensor has strides, too, and they must not overflow
     if math.prod(max(1, n) for n in ref.shape) * itemsize >= 2**63:
-        raise ChannelError("a tensor is described that no machine could hold")
+        raise ChannelError("the other process reports a tensor that is larger than any memory")
     return math.prod(ref.shape) * itemsize
 
 

@@ -47,6 +47,12 @@ GAP = (1e-4, 1e-3)
 cannot predict them."""
 
 
+WRITABLE_CODE = "[writable code]"
+"""Stands for the file of code in memory that is writable and executable at once and belongs to no file. On a host torch
+runs the code there that oneDNN makes for convolutions and products on x86-64. Numba and other users of LLVM make their
+code read-only before it runs."""
+
+
 HARDLY_RUN = 50_000
 """Nanoseconds. A thread that ran for less between two samples counts as not moved. This is less than the shortest gap
 between samples, and more than stopping and continuing takes."""
@@ -156,6 +162,8 @@ def census(files: Iterable[str], own: Collection[str] = ()) -> Trace:
 def owner(file: str) -> Owner:
     """Return whose code a mapped file has. A file that is not installed belongs to the program."""
     path = file.removesuffix(" (deleted)")
+    if path == WRITABLE_CODE:
+        return "library"
     if path.startswith("[") or _SERVANTS.search(Path(path).name):  # [vdso] and similar entries
         return "neither"
     if any(path.startswith(folder) for folder in _PACKAGES):
@@ -201,10 +209,12 @@ class _Map:
         index = bisect.bisect_right(self._lines, address, key=_lowest) - 1  # the kernel has them in order
         if index < 0:
             return _NOWHERE
-        place, *rest = self._lines[index].split(maxsplit=5)
-        if address >= int(place.partition("-")[2], 16) or len(rest) <= 4:
+        place, rights, *rest = self._lines[index].split(maxsplit=5)
+        if address >= int(place.partition("-")[2], 16):
             return _NOWHERE
-        file = rest[4]
+        if len(rest) <= 3:
+            return _WRITABLE if "w" in rights else _NOWHERE
+        file = rest[3]
         # the parts of a file follow each other; a gap between them belongs to no file
         while index > 0 and self._lines[index - 1].endswith(f" {file}"):
             index -= 1
@@ -212,6 +222,7 @@ class _Map:
 
 
 _NOWHERE = CodePosition("", 0)
+_WRITABLE = CodePosition(WRITABLE_CODE, 0)
 
 
 def _lowest(line: str) -> int:

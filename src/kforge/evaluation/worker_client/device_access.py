@@ -86,8 +86,8 @@ class DeviceAccess(OutputAccess):
         self._inputs = None
 
     def inputs_in(self, pid: int) -> list[Mapping]:  # noqa: ARG002
-        """Return where the worker says it has mapped the region for inputs. A lie only makes inputs out of its
-        outputs."""
+        """Return where the worker says it has mapped the region for inputs. A false address gains nothing: outputs of
+        the program at that address would count as inputs."""
         if self._inputs is None:
             return []
         address, flat = self._inputs
@@ -113,7 +113,7 @@ class DeviceAccess(OutputAccess):
 
     def learn(self, allocations: Tree) -> None:
         if not isinstance(allocations, list) or len(allocations) > MAX_ALLOCATIONS:
-            raise ChannelError("its device memory is not a list of allocations")
+            raise ChannelError("the worker's report of its device memory is not a list of allocations")
         if not allocations:  # those of the block before
             return
         found = {}
@@ -122,10 +122,10 @@ class DeviceAccess(OutputAccess):
                 case (int() as base, str() as handle):
                     found[base] = self._open(handle)
                 case _:
-                    raise ChannelError("its device memory is not a list of allocations")
+                    raise ChannelError("the worker's report of its device memory is not a list of allocations")
         # by where they are opened, since a handle can be spelled in several ways
         if len({flat.data_ptr() for flat in found.values()}) < len(found):
-            raise ChannelError("it lists one allocation of device memory at several addresses")
+            raise ChannelError("the worker reports one allocation of device memory at several addresses")
         self._allocations = sorted(found.items(), key=lambda pair: pair[0])
         self._opened = {handle: flat for handle, flat in self._opened.items() if any(flat is x for x in found.values())}
 

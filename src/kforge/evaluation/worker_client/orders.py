@@ -64,6 +64,8 @@ class Took(NamedTuple):
     """Seconds of the worker's own code around the calls of the previous timed order, as the worker reports them."""
     critical: float = 0.0
     """Processor seconds of its busiest thread: what other processes use of the machine is no part of them."""
+    total: float = 0.0
+    """Processor seconds of all its threads."""
 
 
 class Orders:
@@ -251,14 +253,14 @@ class Orders:
             end = self._access.finish(deadline, brief=brief)
             self.late_blocks += end.late
             claimed, around = (answer.nanoseconds, answer.around) if isinstance(answer, wire.Done) else (0, 0)
+            worked = self._account(before, (held - start) / 1e9)
             self.took = Took(
                 (end.nanoseconds - start) / 1e9,
                 (held - answered) / 1e9,
                 claimed / 1e9,
                 around / 1e9,
-                critical_seconds(
-                    threads, seconds_by_thread(self._process.pid), self._account(before, (held - start) / 1e9)
-                ),
+                critical_seconds(threads, seconds_by_thread(self._process.pid), worked),
+                worked,
             )
         return answer
 

@@ -78,7 +78,7 @@ class OutputAccess:
         self.device = device
 
     def save(self, limit: int) -> None:
-        """Limit the memory of inputs, if the evaluation may use only `limit` bytes."""
+        """Save memory, as the evaluation may use only `limit` bytes: inputs get a share, and none are drawn ahead."""
         self.input_bytes = min(self.input_bytes, int(DEVICE_INPUT_SHARE * limit))
         self.draws_ahead = False
         self.saves = True

@@ -192,7 +192,8 @@ def _signature(name: str, words: Sequence[str]) -> Signature:
 
 
 def _spelled(name: str, argument: Any) -> str:
-    """Return a template argument as C++ source. It may be a type's name, a number, a bool, or one of torch's dtypes."""
+    """Return a template argument as C++ source: a type's name, an int, a bool, or one of torch's dtypes. Raises
+    CompileError for anything else."""
     if argument is True or argument is False:
         return str(argument).lower()
     if isinstance(argument, int | str):

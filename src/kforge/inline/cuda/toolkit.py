@@ -42,7 +42,7 @@ class Compiler:
     @property
     def builtins(self) -> Path | None:
         """The library with NVRTC's built-in declarations. NVRTC opens it by its bare name, so it must be loaded first.
-        None if there is none."""
+        None if no such file is beside NVRTC."""
         return next(iter(sorted(self.library.parent.glob("libnvrtc-builtins.so.*"))), None)
 
     @property

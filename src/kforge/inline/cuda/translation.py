@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from kforge.inline import cache as builds
-from kforge.inline import configuration, diagnostics, steps
+from kforge.inline import configuration, diagnostics, headers, steps
 from kforge.inline.cuda import driver, nvrtc, resources, toolkit
 from kforge.inline.errors import CompileError, ToolchainError
 
@@ -40,6 +40,7 @@ def translate(source: str, flags: tuple[str, ...], names: tuple[str, ...]) -> Tr
     """Return the compiled source, from the cache if possible. Raises CompileError and ToolchainError."""
     compiler = toolkit.compiler(_newest())
     settings = configuration.current()
+    source = headers.expanded(source, nvrtc.SOURCE)
     command = options((*flags, *settings.flags), compiler)
     stamp = compiler.library.stat()
     identity = (str(compiler.library), str(stamp.st_size), str(stamp.st_mtime_ns))

@@ -10,7 +10,7 @@ import ctypes
 import operator
 from typing import TYPE_CHECKING, Any
 
-from kforge.inline import diagnostics, geometry
+from kforge.inline import diagnostics, geometry, headers
 from kforge.inline.arguments import Arguments, MemoryKind
 from kforge.inline.cuda import declarations
 from kforge.inline.errors import CompileError, LaunchError
@@ -35,9 +35,10 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
         raise CompileError(
             'the source has no kernel: write one as extern "C" __global__ void name(const float* x, int n) { ... }'
         )
+    whole = headers.expanded(source, checking.SOURCE)
     if not _has_rocm():
-        checking.check(source, flags)
-    kernels = {one.name: HipKernel(one, source, flags) for one in found}
+        checking.check(whole, flags)
+    kernels = {one.name: HipKernel(one, source, flags, whole) for one in found}
     if _has_rocm():
         for kernel in kernels.values():
             kernel.load()
@@ -47,11 +48,13 @@ def build(source: str, flags: tuple[str, ...]) -> Library:
 class HipKernel:
     """One `__global__` function that can be launched."""
 
-    def __init__(self, declaration: declarations.Declaration, source: str, flags: tuple[str, ...]) -> None:
+    def __init__(self, declaration: declarations.Declaration, source: str, flags: tuple[str, ...], whole: str) -> None:
+        """`whole` is the source with the text of the header that it includes."""
         self.signature: Signature = declaration.signature()
         self._expression = declaration.expression
         self._source = source
         self._flags = flags
+        self._whole = whole
         self._function: Any = None
         fields = [
             (f"argument_{index}", ctypes.c_void_p if parameter.pointer else parameter.element.ctype)
@@ -65,7 +68,7 @@ class HipKernel:
         import torch
 
         try:
-            loaded = torch.cuda._compile_kernel(self._source, self._expression, nvcc_options=list(self._flags))
+            loaded = torch.cuda._compile_kernel(self._whole, self._expression, nvcc_options=list(self._flags))
         except RuntimeError as error:
             raise CompileError(diagnostics.trim(str(error)), str(error)) from error
         self._function = loaded.func

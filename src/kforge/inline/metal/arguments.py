@@ -244,6 +244,8 @@ def constant_bytes(place: str, code: int, value: Any) -> bytes:
     }
     items = value if isinstance(value, list | tuple) else [value]
     try:
+        if code == BFLOAT:
+            return b"".join(_bfloat(item) for item in items)
         return b"".join(struct.pack(forms[code], item) for item in items)
     except (struct.error, KeyError, OverflowError):
         raise LaunchError(f"{place} must be {_NAMES.get(code, 'a number')}, got {value!r}") from None

@@ -14,6 +14,7 @@ from pathlib import Path
 from kforge.inline import cache as builds
 from kforge.inline import configuration, diagnostics, steps
 from kforge.inline.errors import CompileError, ToolchainError
+from kforge.inline.headers import HEADER
 from kforge.inline.metal.kernels import KernelFunction, Parameter
 from kforge.inline.metal.text import SOURCE
 from kforge.inline.metal.translation import FunctionConstant, Translation, translate
@@ -159,12 +160,12 @@ def _build(compiler: str, source: str, flags: tuple[str, ...], runtime: Path, pl
 
 
 def _own_lines(expanded: str) -> str:
-    """Return the preprocessed source without the lines that come from headers. Of the line markers, only those of the
-    user's file are kept."""
+    """Return the preprocessed source without the lines that come from the emulator's headers. Of the line markers, only
+    those of the user's file and of the header that was put into it are kept."""
     kept, own = [], True
     for line in expanded.splitlines():
         if line.startswith("# "):
-            own = f'"{SOURCE}"' in line
+            own = f'"{SOURCE}"' in line or f'"{HEADER}"' in line
             if not own:
                 continue
             line = line[: line.rindex('"') + 1]  # without flags about entering and leaving files

@@ -6,8 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kforge.inline import headers
 from kforge.inline.errors import CompileError, ToolchainError
 from kforge.inline.metal.library import build
+from kforge.inline.metal.text import SOURCE
 
 if TYPE_CHECKING:
     from kforge.inline.library import Library
@@ -25,6 +27,7 @@ def compile_for_machine(source: str, flags: tuple[str, ...]) -> Library:
     import torch
     import torch.mps
 
+    source = headers.expanded(source, SOURCE)
     if not torch.backends.mps.is_available():
         return build(source, flags)
     if flags:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kforge.inline import cache, configuration, diagnostics
+from kforge.inline import cache, configuration, diagnostics, headers
 from kforge.inline.errors import CompileError, ToolchainError
 from kforge.inline.grammar import Parameter
 from kforge.inline.opencl import types
@@ -69,6 +69,7 @@ def translate(device: Device, source: str, flags: tuple[str, ...]) -> Program:
     cannot be written.
     """
     settings = configuration.current()
+    source = headers.expanded(source, SOURCE)
     options = (*ALWAYS, *settings.flags, *flags)
     key = cache.key((_FORMAT, "opencl", device.identity, source, *options))
     fresh: list[Program] = []

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from kforge.inline import configuration, diagnostics, geometry, launches
+from kforge.inline import configuration, diagnostics, geometry, headers, launches
 from kforge.inline.arguments import HOST, Arguments, Memory, check_overlap
 from kforge.inline.errors import CompileError, LaunchError
 from kforge.inline.library import Library
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ALWAYS = ("-ffp-model=precise",)
 """Flags of every build. Without this one the compiler may assume that there is no NaN and no infinity."""
 _DEFAULT_GROUP = 256
+SOURCE = "kernel.cpp"
+"""The name of the source in messages, as the prelude's last line has it."""
 _PLACE = re.compile(r"\S*\brtc_\d+\.cpp:(?P<line>\d+)")
 """How SYCL's compiler names a line of the text that it compiled, in which the prelude comes first."""
 
@@ -63,13 +65,13 @@ def plain(log: str) -> str:
     """Return a compiler's log in the form of other compilers: not indented, and with lines of `kernel.cpp`."""
     before = prelude().count("\n")
     lines = [line.lstrip("\t") for line in log.splitlines()]
-    return _PLACE.sub(lambda place: f"kernel.cpp:{int(place['line']) - before}", "\n".join(lines))
+    return _PLACE.sub(lambda place: f"{SOURCE}:{int(place['line']) - before}", "\n".join(lines))
 
 
 def _program(device: Device, source: str, options: tuple[str, ...]) -> ctypes.c_void_p:
     """Return a handle of the compiled program. It stays loaded until the process ends. Raises CompileError."""
     program = ctypes.c_void_p()
-    text = f"{prelude()}{source}"
+    text = f"{prelude()}{headers.expanded(source, SOURCE)}"
     error = device.native.kforge_build(text.encode(), "\n".join(options).encode(), ctypes.byref(program))
     if error is not None:
         log = plain(error.decode(errors="replace"))

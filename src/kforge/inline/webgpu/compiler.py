@@ -11,7 +11,8 @@ from kforge.inline.errors import CompileError
 if TYPE_CHECKING:
     from kforge.inline.webgpu.device import Device
 
-_FILE = "kernel.wgsl"
+SOURCE = "kernel.wgsl"
+"""The name of the source in messages."""
 _PLACE = re.compile(r"(?:┌─ \S*?)?:(\d+):(\d+)$")
 _PROBLEM = re.compile(r"(?:parsing error|Shader validation error|error): (.*)")
 _HEADER = re.compile(r"\s*(Validation Error|Caused by:|In wgpu\w+)\s*$")
@@ -43,4 +44,4 @@ def compile_error(error: Exception) -> CompileError:
         else:
             rest.append(line.rstrip())
     problem = problem or (rest.pop(0).strip() if rest else "the compiler gives no reason")
-    return CompileError("\n".join([f"{_FILE}{place}: error: {problem}", *rest]), log)
+    return CompileError("\n".join([f"{SOURCE}{place}: error: {problem}", *rest]), log)

@@ -59,7 +59,7 @@ class Override:
     key: str
     """The constant's name, or the number in its `@id` attribute."""
     default: int | None
-    """The default value. None if there is none, or if it is not an integer."""
+    """The default value. None if the constant has no default, or one that is not an integer."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.inline import geometry, launches
 from kforge.inline.errors import CompileError, LaunchError
+from kforge.inline.headers import wgsl
 from kforge.inline.library import Library
 from kforge.inline.webgpu import compiler, numbers, source, tensors
 from kforge.inline.webgpu.declarations import Override
@@ -30,10 +31,11 @@ def build(text: str, flags: tuple[str, ...]) -> Library:
     """
     if flags:
         raise CompileError(f"WGSL has no compiler flags, got {list(flags)}")
+    whole = wgsl.expanded(text, compiler.SOURCE)
     device = open_device()
     with device.lock:
-        module = compiler.module(device, text)
-        kernels = {one.name: WebgpuKernel(device, module, one, text) for one in source.entries(text)}
+        module = compiler.module(device, whole)
+        kernels = {one.name: WebgpuKernel(device, module, one, text) for one in source.entries(whole)}
     if not kernels:
         raise CompileError(
             "the source has no kernel: write one as @compute @workgroup_size(64) "

@@ -149,7 +149,7 @@ def plant(error: str, device: str) -> None:
     import torch
 
     if error not in TOOLS:
-        raise PlatformError(f"there is no error named {error}")
+        raise PlatformError(f"there is no planted error named {error}")
     kernels = inline.compile(_KERNELS, "cuda")
     memory, out = torch.empty(64, device=device), torch.zeros(64, device=device)
     match error:

@@ -69,7 +69,7 @@ def plant(error: str) -> None:
     """Cause the error that Oclgrind must report, so that its silence about the program can be trusted. Raises
     PlatformError for an unknown name."""
     if error != PLANTED:
-        raise PlatformError(f"there is no error named {error}")
+        raise PlatformError(f"there is no planted error named {error}")
     import torch
 
     getattr(inline.compile(_SOURCE, "opencl"), PLANTED)(torch.zeros(4), 4, threads=1, group_size=1)

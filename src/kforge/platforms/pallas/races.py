@@ -45,7 +45,7 @@ def plant(error: str) -> None:
     """Cause the race that must be reported, so that silence about the program can be trusted. Raises PlatformError for
     an unknown name."""
     if error != PLANTED:
-        raise PlatformError(f"there is no error named {error}")
+        raise PlatformError(f"there is no planted error named {error}")
     import jax
     import jax.numpy as jnp
     from jax.experimental import pallas

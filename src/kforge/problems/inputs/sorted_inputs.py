@@ -117,10 +117,11 @@ def _handed(model: nn.Module, inputs: list[Any], watched: Collection[int]) -> _H
 
 
 def in_any_order(model: nn.Module, inputs: list[Any], names: Collection[str]) -> set[str]:
-    """Return those entries of the module's state in which it does not search as in sorted numbers.
+    """Return those of the `names` whose entries of the module's state need no order: no search such as
+    `torch.bucketize` uses them as its sorted numbers.
 
-    Returns none if it searches in another tensor, which may have been made from such an entry. The module is called
-    once, which may change it and the inputs.
+    The set is empty if the module searches in a tensor that is neither an input nor an entry, because that tensor may
+    have been made from an entry. The module is called once, which may change it and the inputs.
     """
     state = {name: value.data_ptr() for name, value in model.state_dict().items()}
     known = {*state.values(), *(tensor.data_ptr() for tensor in tensors_in(inputs))}

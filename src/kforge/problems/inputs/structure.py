@@ -149,7 +149,7 @@ def symmetric(given: Tensor, leaf: Leaf | None = None) -> bool:
 
 
 def _seen_alone(tensor: Tensor, places: int) -> Leaf:
-    """Return what one draw shows about a tensor. Integers from `places` on are no indices."""
+    """Return what one draw shows about a tensor. `places` is one more than the largest integer that may be an index."""
     kind = kind_of(tensor)
     if kind == "other" or not tensor.numel():
         return Leaf("other", math.nan, math.nan, uniform=True, special=False)

@@ -21,7 +21,7 @@ class Code(str):
 
 
 def source_of(value: Any) -> str:
-    """Return an expression that makes this value, if `torch` is imported. Raises ProblemError if there is none.
+    """Return an expression that makes this value where `torch` is imported. Raises ProblemError if no expression can.
 
     Named tuples and other subclasses are written as plain tuples and dicts.
     """

@@ -81,9 +81,9 @@ def from_module(module: nn.Module, example_inputs: Sequence[Any] | torch.Tensor,
     """Write the module as a class `Model`, save its weights as `folder/state.pt`, check both, and return the problem.
 
     `example_inputs` are positional inputs, or one tensor; the problem draws similar ones. The generated `Model` has the
-    same keys and shapes in its state dict; larger constants are added. The module is not changed. Raises ProblemError
-    if `torch.export` cannot trace the module on the examples, if it uses something that cannot be written as source, or
-    if the result does not agree with the module.
+    same keys and shapes in its state dict, and in addition the module's constants that are too large to be written as
+    source. The module is not changed. Raises ProblemError if `torch.export` cannot trace the module on the examples, if
+    it uses something that cannot be written as source, or if the result does not agree with the module.
     """
     inputs = as_arguments(example_inputs)
     if not tensors_in(inputs):

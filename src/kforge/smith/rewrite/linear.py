@@ -98,8 +98,8 @@ def _linear(graph: Graph, node: Node, given: list[Any]) -> Linear | None:
 
 
 def _product(graph: Graph, node: Node, given: list[Any]) -> Linear | None:
-    """Describe a product of matrices, or of batches of matrices. Batch axes that the right factor has as well are not
-    free."""
+    """Describe a product of matrices, or of batches of matrices; None if a factor is a vector or the left one is
+    broadcast. Batch axes that the right factor has as well are not free."""
     x, weight = given
     left, right, last = graph[x].shape, graph[weight].shape, len(node.shape) - 1
     if len(left) != len(node.shape) or min(len(left), len(right)) < 2:

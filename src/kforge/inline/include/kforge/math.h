@@ -1,155 +1,174 @@
-// Mathematical functions in single precision, written so that GCC and clang vectorize the loops that call them.
+// Mathematical functions in single precision, for C++ on the host and for the C-like languages of accelerators.
 //
 //     #include <kforge/math.h>
 //     ...
 //     #pragma omp simd
 //     for (int64_t i = 0; i < n; ++i) y[i] = kforge::tanh(x[i]);
 //
-// They have no branch, no table and no call, so a loop over them becomes vector code on x86-64 and on Arm, without
-// -ffast-math. The polynomials are kforge's own minimax fits. Infinities, NaN and the ends of the range give what the
-// standard library's functions give. docs/building-blocks.md has the largest error of each, over all numbers.
-// Do not compile them with -ffast-math: it lets the compiler drop what infinities and NaN need.
+// In OpenCL C, which has no namespaces, the names begin with kforge_. WGSL gets the functions by the same line, from
+// functions.h and math.wgsl. Infinities, NaN and the ends of the range give what torch's functions give.
+// docs/building-blocks.md has the largest error of each function in each language.
+// Do not compile them with fast math: it lets the compiler drop what infinities and NaN need.
+//
+// This file says how each language writes what functions.h is made of, and which of its own functions are good enough.
 
 #ifndef KFORGE_MATH_H
 #define KFORGE_MATH_H
 
+#if defined(__OPENCL_VERSION__)  // ------------------------------------------------------------------ OpenCL C
+
+#define KFORGE(NAME) kforge_##NAME
+#define KFORGE_FUNCTION static inline
+#define KFORGE_LARGER(A, B) fmax(A, B)
+#define KFORGE_SMALLER(A, B) fmin(A, B)
+#define KFORGE_ABS(X) fabs(X)
+#define KFORGE_IS_NAN(X) isnan(X)
+// Not the driver's tanh and erf: PoCL's tanh(-20) is one rounding unit above -1, so that x * (1 + tanh(x)) grows with x
+// instead of vanishing. Ours are exactly -1 and 1 there.
+#define KFORGE_HAS_EXP
+#define KFORGE_HAS_LOG
+#define KFORGE_HAS_EXPM1
+#define KFORGE_HAS_LOG1P
+KFORGE_FUNCTION float KFORGE(exp)(float x) { return exp(x); }
+KFORGE_FUNCTION float KFORGE(log)(float x) { return log(x); }
+KFORGE_FUNCTION float KFORGE(expm1)(float x) { return expm1(x); }
+KFORGE_FUNCTION float KFORGE(log1p)(float x) { return log1p(x); }
+
+#else  // ------------------------------------------------------------------------- C++, on the host and elsewhere
+
+#define KFORGE(NAME) NAME
+
+#if defined(__METAL_VERSION__)  // ----------------------------------------------------------------------- Metal
+
+#include <metal_stdlib>
+#define KFORGE_FUNCTION static inline
+#define KFORGE_LARGER(A, B) metal::fmax(A, B)
+#define KFORGE_SMALLER(A, B) metal::fmin(A, B)
+#define KFORGE_ABS(X) metal::fabs(X)
+// by its bits: the compiler may assume that there is no NaN
+#define KFORGE_IS_NAN(X) ((as_type<int>(X) & 0x7fffffff) > 0x7f800000)
+#define KFORGE_MAD(A, B, C) metal::fma(A, B, C)
+#define KFORGE_HAS_EXP
+#define KFORGE_HAS_LOG
+#define KFORGE_HAS_TANH
+namespace kforge {
+KFORGE_FUNCTION float KFORGE(exp)(float x) { return metal::precise::exp(x); }
+KFORGE_FUNCTION float KFORGE(log)(float x) { return metal::precise::log(x); }
+KFORGE_FUNCTION float KFORGE(tanh)(float x) { return metal::precise::tanh(x); }
+}
+
+#elif defined(__CUDACC__) || defined(__HIP__)  // ---------------------------------------------------- CUDA and HIP
+
+#define KFORGE_FUNCTION __device__ __forceinline__
+#define KFORGE_LARGER(A, B) ::fmaxf(A, B)
+#define KFORGE_SMALLER(A, B) ::fminf(A, B)
+#define KFORGE_ABS(X) ::fabsf(X)
+#define KFORGE_HAS_EXP
+#define KFORGE_HAS_LOG
+#define KFORGE_HAS_EXPM1
+#define KFORGE_HAS_LOG1P
+#define KFORGE_HAS_TANH
+#define KFORGE_HAS_ERF
+namespace kforge {
+KFORGE_FUNCTION float KFORGE(exp)(float x) { return ::expf(x); }
+KFORGE_FUNCTION float KFORGE(log)(float x) { return ::logf(x); }
+KFORGE_FUNCTION float KFORGE(expm1)(float x) { return ::expm1f(x); }
+KFORGE_FUNCTION float KFORGE(log1p)(float x) { return ::log1pf(x); }
+KFORGE_FUNCTION float KFORGE(tanh)(float x) { return ::tanhf(x); }
+KFORGE_FUNCTION float KFORGE(erf)(float x) { return ::erff(x); }
+}
+
+#elif defined(SYCL_LANGUAGE_VERSION)  // ------------------------------------------------------------------ SYCL
+
+#include <sycl/builtins.hpp>
+#define KFORGE_FUNCTION static inline
+#define KFORGE_LARGER(A, B) sycl::fmax(A, B)
+#define KFORGE_SMALLER(A, B) sycl::fmin(A, B)
+#define KFORGE_ABS(X) sycl::fabs(X)
+#define KFORGE_IS_NAN(X) sycl::isnan(X)
+// tanh and erf are ours, as in OpenCL C: those of a driver need not be exactly -1 and 1 far from 0
+#define KFORGE_HAS_EXP
+#define KFORGE_HAS_LOG
+#define KFORGE_HAS_EXPM1
+#define KFORGE_HAS_LOG1P
+namespace kforge {
+KFORGE_FUNCTION float KFORGE(exp)(float x) { return sycl::exp(x); }
+KFORGE_FUNCTION float KFORGE(log)(float x) { return sycl::log(x); }
+KFORGE_FUNCTION float KFORGE(expm1)(float x) { return sycl::expm1(x); }
+KFORGE_FUNCTION float KFORGE(log1p)(float x) { return sycl::log1p(x); }
+}
+
+#else  // ------------------------------------------------------------------------------------- C++ on the host
+
+// Without branch, table and call, so that GCC and clang vectorize the loops that call them, without -ffast-math.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#define KFORGE_FUNCTION static inline
+// A choice by a comparison is one instruction on x86-64, and five on aarch64.
+#ifdef __aarch64__
+#define KFORGE_LARGER(A, B) __builtin_fmaxf(A, B)
+#define KFORGE_SMALLER(A, B) __builtin_fminf(A, B)
+#else
+#define KFORGE_LARGER(A, B) ((A) > (B) ? (A) : (B))
+#define KFORGE_SMALLER(A, B) ((A) < (B) ? (A) : (B))
+#endif
+#define KFORGE_ABS(X) std::fabs(X)
+#define KFORGE_ONE_LIKE(X) std::copysign(1.0f, X)
+#define KFORGE_ROUND(X) (((X) + 12582912.0f) - 12582912.0f)
+#define KFORGE_BITS(X) kforge::bits_of(X)
+#define KFORGE_FROM_BITS(X) kforge::from_bits(X)
+// Arithmetic alone gives infinity and NaN.
+#define KFORGE_EXP_ENDS(X, VALUE) ((X) < -86.6f ? 0.0f : (VALUE))
+#define KFORGE_LOG_ENDS(X, VALUE) kforge::log_ends(X, VALUE)
+
 namespace kforge {
-
-// The larger of two numbers in one instruction: a choice by a comparison is that on x86-64, and five on aarch64. Of a
-// number and NaN it is either of them; `maximum` and `minimum` keep NaN.
-static inline float larger(float a, float b) {
-#ifdef __aarch64__
-    return __builtin_fmaxf(a, b);
-#else
-    return a > b ? a : b;
-#endif
-}
-
-static inline float smaller(float a, float b) {
-#ifdef __aarch64__
-    return __builtin_fminf(a, b);
-#else
-    return a < b ? a : b;
-#endif
-}
-
-// As torch's maximum and minimum: NaN stays NaN.
-static inline float maximum(float a, float b) { return (a < b) | (b != b) ? b : a; }
-static inline float minimum(float a, float b) { return (a > b) | (b != b) ? b : a; }
-
-// exp(x) = 2^k exp(r) with r in [-ln 2 / 2, ln 2 / 2]: a polynomial, and k put into the exponent bits. Results below
-// 2.5e-38 are zero.
-static inline float exp(float x) {
-    const float inside = smaller(larger(x, -86.6f), 89.0f);  // for NaN some number, which r is not
-    const float k = (inside * 1.44269504f + 12582912.0f) - 12582912.0f;
-    const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
-    float p = 1.395605185e-3f;
-    p = p * r + 8.375128581e-3f;
-    p = p * r + 4.166608367e-2f;
-    p = p * r + 1.666641548e-1f;
-    p = p * r + 5.000000168e-1f;
-    p = p * r + 1.000000038f;
-    p = p * r + 1.0f;
-    const int32_t bits = (static_cast<int32_t>(k) + 126) << 23;  // 2^(k - 1), since 2^128 is no number
-    float power;
-    std::memcpy(&power, &bits, sizeof power);
-    const float value = p * power * 2.0f;
-    return x < -86.6f ? 0.0f : value;
-}
-
-// log(x) = k ln 2 + log(m) with m in [sqrt(1/2), sqrt(2)].
-static inline float log(float x) {
-    const bool tiny = x < 1.17549435e-38f;
-    const float grown = x * 8388608.0f, scaled = tiny ? grown : x, shift = tiny ? 23.0f : 0.0f;
+static inline int32_t bits_of(float x) {
     int32_t bits;
-    std::memcpy(&bits, &scaled, sizeof bits);
-    const int32_t k = (bits - 0x3f3504f3) >> 23;
-    const int32_t mantissa_bits = bits - k * (1 << 23);
-    float m;
-    std::memcpy(&m, &mantissa_bits, sizeof m);
-    const float f = m - 1.0f, exponent = static_cast<float>(k) - shift;
-    float p = -8.064553267e-2f;
-    p = p * f + 1.291782159e-1f;
-    p = p * f - 1.307256941e-1f;
-    p = p * f + 1.417346258e-1f;
-    p = p * f - 1.662891941e-1f;
-    p = p * f + 2.000269516e-1f;
-    p = p * f - 2.500075123e-1f;
-    p = p * f + 3.333331295e-1f;
-    p = p * f - 4.999999773e-1f;
-    const float value = exponent * 0.693359375f + (f + (f * f * p - exponent * 2.12194440e-4f));
-    // added, not chosen: a choice among three becomes a branch, and a loop with one is not vectorized
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float from_bits(int32_t bits) {
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+// Added, not chosen: a choice among three becomes a branch, and a loop with one is not vectorized.
+static inline float log_ends(float x, float value) {
     const float high = x == INFINITY ? INFINITY : 0.0f, low = x == 0.0f ? -INFINITY : 0.0f;
     const float nothing = x >= 0.0f ? 0.0f : NAN;
     return (value + high) + (low + nothing);
 }
-
-// exp(x) - 1 without the loss that the subtraction has near zero.
-static inline float expm1(float x) {
-    float p = 2.495704588e-5f;
-    p = p * x + 1.996218508e-4f;
-    p = p * x + 1.388860794e-3f;
-    p = p * x + 8.333182044e-3f;
-    p = p * x + 4.166666836e-2f;
-    p = p * x + 1.666666714e-1f;
-    p = p * x + 0.5f;
-    const float far_out = exp(x) - 1.0f;
-    return std::fabs(x) < 0.5f ? x + x * x * p : far_out;
-}
-
-// log(1 + x), and what the addition has lost.
-static inline float log1p(float x) {
-    const float finite = x > 3e38f ? 3e38f : x, sum = 1.0f + finite;
-    const float divisor = sum > 0.0f ? sum : 1.0f, lost = finite - (sum - 1.0f);
-    return log(1.0f + x) + lost / divisor;
-}
-
-// A quotient of polynomials of x * x, up to where single precision has reached one.
-static inline float tanh(float x) {
-    const float s = smaller(x * x, 81.0f);
-    float p = -8.488745830e-14f;
-    p = p * s + 5.277961711e-11f;
-    p = p * s - 2.022525198e-8f;
-    p = p * s + 1.115431434e-5f;
-    p = p * s + 3.103956763e-3f;
-    p = p * s + 1.308401058e-1f;
-    p = p * s + 9.999999934e-1f;
-    float q = 2.546146040e-4f;
-    q = q * s + 2.449518054e-2f;
-    q = q * s + 4.641733768e-1f;
-    q = q * s + 1.0f;
-    const float value = x * p / q;
-    // exactly one far out: what a formula multiplies the rest with may be large
-    return std::fabs(x) > 8.9f ? std::copysign(1.0f, x) : value;
-}
-
-// A quotient of polynomials of x * x, up to where single precision has reached one.
-static inline float erf(float x) {
-    const float s = smaller(x * x, 15.21f);
-    float p = -1.267699960e-8f;
-    p = p * s + 4.586487548e-6f;
-    p = p * s + 3.758999959e-4f;
-    p = p * s + 3.835005416e-3f;
-    p = p * s + 5.422104958e-2f;
-    p = p * s + 1.851063582e-1f;
-    p = p * s + 1.128379169f;
-    float q = 6.218574781e-5f;
-    q = q * s + 1.299645101e-3f;
-    q = q * s + 1.541975709e-2f;
-    q = q * s + 1.138449010e-1f;
-    q = q * s + 4.973796429e-1f;
-    q = q * s + 1.0f;
-    const float value = x * p / q;
-    // exactly one far out: what a formula multiplies the rest with may be large
-    return std::fabs(x) > 3.88f ? std::copysign(1.0f, x) : value;
-}
-
-static inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
-
 }  // namespace kforge
+
+#endif
+#endif
+
+// ------------------------------------------------------------------------------------- what most languages share
+
+#define KFORGE_CHOOSE(CONDITION, YES, NO) ((CONDITION) ? (YES) : (NO))
+#define KFORGE_INT(X) ((int)(X))
+#define KFORGE_FLOAT(X) ((float)(X))
+#ifndef KFORGE_IS_NAN
+#define KFORGE_IS_NAN(X) ((X) != (X))
+#endif
+#ifndef KFORGE_MAD
+#define KFORGE_MAD(A, B, C) ((A) * (B) + (C))
+#endif
+#ifndef KFORGE_ROUNDED
+#define KFORGE_ROUNDED(X) (X)
+#endif
+#ifndef KFORGE_ONE_LIKE
+#define KFORGE_ONE_LIKE(X) ((X) < 0.0f ? -1.0f : 1.0f)
+#endif
+
+#ifdef __cplusplus
+namespace kforge {
+#endif
+#include <kforge/functions.h>
+#ifdef __cplusplus
+}  // namespace kforge
+#endif
 
 #endif

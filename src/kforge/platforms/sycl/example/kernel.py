@@ -11,7 +11,7 @@ library = inline.compile(
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclexp::nd_range_kernel<1>))
 void rms_norm(const float* x, const float* weight, float* out, int features, float eps) {
     const auto item = syclext::this_work_item::get_nd_item<1>();
-    auto& partial = *syclext::group_local_memory_for_overwrite<float[128]>(item.get_group());
+    static syclexp::work_group_static<float[128]> partial;
     const int lane = item.get_local_id(0), lanes = item.get_local_range(0);
     const size_t start = item.get_group(0) * (size_t)features;
     float sum = 0;

@@ -22,7 +22,7 @@ MOST_TAPS = 128
 LANES = 16
 """Rows of outputs are padded to a multiple of this number, so that no remainder is left that is not vectorized."""
 MOST_BYTES = 1 << 19
-"""Largest size of a frame, in bytes. A larger frame does not stay in the cache."""
+"""Largest size in bytes of a frame, the zero-padded copy of a plane. A larger frame does not stay in the cache."""
 
 
 @dataclass(frozen=True)

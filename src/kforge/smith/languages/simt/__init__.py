@@ -11,7 +11,7 @@ from kforge.smith.fusion.loops import nest
 from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.simt import attention, convolutions, dialects, maps, positions, products, windows
 from kforge.smith.languages.simt.elements import ALIGNED, ALIGNED_TEXT, launched
-from kforge.smith.languages.simt.functions import definitions
+from kforge.smith.languages.simt.functions import HEADER
 from kforge.smith.languages.simt.plan import MOVES, SimtPlan
 from kforge.smith.languages.simt.reductions import PARTIAL, Reductions
 from kforge.smith.languages.simt.scans import PARTIAL as TOTALS
@@ -88,7 +88,7 @@ class Simt:
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:
         helpers = [helper for kernel in kernels for helper in kernel.helpers]
-        functions = definitions(self.dialect, (each for each in helpers if each != ALIGNED))
-        texts = [self.dialect.prelude, *functions, *(kernel.text for kernel in kernels)]
+        header = HEADER if HEADER in helpers else ""
+        texts = [self.dialect.prelude, header, *(kernel.text for kernel in kernels)]
         source = self.dialect.library("\n".join(text for text in texts if text))
         return f"{source}\n\n{ALIGNED_TEXT}" if ALIGNED in helpers else source

@@ -24,7 +24,7 @@ class Value(NamedTuple):
 
 
 class Code:
-    """Writes the body of a kernel or of a helper function, statement by statement."""
+    """Writes the body of a kernel, statement by statement."""
 
     def __init__(self, dialect: Dialect, kernel: Kernel) -> None:
         self.dialect = dialect

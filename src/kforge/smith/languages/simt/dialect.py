@@ -43,7 +43,7 @@ class Kernel:
     """Arrays in shared memory: kind (dtype), name and number of elements."""
     lines: list[str] = field(default_factory=list)
     helpers: dict[str, None] = field(default_factory=dict)
-    """Names of the helper functions that the kernel calls, in the order of first use."""
+    """What the kernel needs outside of its own text, such as a header, in the order of first use."""
     aligned: set[str] = field(default_factory=set)
     """Names of parameters that are read or written four elements at once, and so must begin at a multiple of 16
     bytes."""
@@ -59,8 +59,10 @@ class Dialect:
         {"float32": "float", "int32": "int", "int64": "long", "bool": "bool", "uint8": "uchar", "uint32": "uint"}
     )
     calls: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """The language's own functions, by the names of `ir/functions.py`. kforge writes out the functions that are missing
-    here."""
+    """The language's own functions, by the names of `ir/functions.py`. Functions that are missing here are those of
+    <kforge/math.h>."""
+    block: ClassVar[str] = "kforge::"
+    """What the names of the functions of <kforge/math.h> begin with."""
     subgroup: ClassVar[int] = 0
     """Number of threads that can exchange values without shared memory (a warp). 0 if a kernel cannot rely on that."""
     most_threads: ClassVar[int] = 1024
@@ -110,14 +112,6 @@ class Dialect:
     def is_nan(self, text: str) -> str:
         return f"({text} != {text})"
 
-    def bits(self, text: str) -> str:
-        """Return the expression that reinterprets a float32 as an int32 with the same bits."""
-        raise NotImplementedError
-
-    def from_bits(self, text: str) -> str:
-        """Return the expression that reinterprets an int32 as a float32 with the same bits."""
-        raise NotImplementedError
-
     def multiply_add(self, x: str, y: str, z: str) -> str:
         return f"{x} * {y} + {z}"
 
@@ -160,11 +154,6 @@ class Dialect:
     def memory(self, kernel: Kernel, name: str) -> str:  # noqa: ARG002 - dialects with global names need the kernel
         """Return the name of a parameter or shared array in the kernel's body."""
         return name
-
-    def function(self, name: str, parameters: Sequence[tuple[str, str]], kind: str, lines: Sequence[str]) -> str:
-        """Return the definition of a helper function on scalars."""
-        given = ", ".join(f"{self.types[each]} {parameter}" for each, parameter in parameters)
-        return f"{self.types[kind]} {name}({given}) {{\n" + "\n".join(lines) + "\n}\n"
 
     def kernel(self, kernel: Kernel) -> str:
         """Return the whole text of a kernel."""

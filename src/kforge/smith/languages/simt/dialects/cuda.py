@@ -33,12 +33,6 @@ class Cuda(Dialect):
     """First argument of a shuffle: the mask of the threads that take part, here all 32."""
     shuffle = "__shfl_xor_sync"
 
-    def bits(self, text: str) -> str:
-        return f"__float_as_int({text})"
-
-    def from_bits(self, text: str) -> str:
-        return f"__int_as_float({text})"
-
     def barrier(self) -> str:
         return "__syncthreads();"
 
@@ -50,9 +44,6 @@ class Cuda(Dialect):
 
     def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:
         return f"{self.vector(memory, index, constant=False)} = make_float4({', '.join(values)});"
-
-    def function(self, name: str, parameters: Sequence[tuple[str, str]], kind: str, lines: Sequence[str]) -> str:
-        return f"__device__ __forceinline__ {super().function(name, parameters, kind, lines)}"
 
     def head(self, kernel: Kernel) -> list[str]:
         given = ", ".join(map(self._parameter, kernel.parameters))

@@ -30,12 +30,6 @@ class Metal(Dialect):
         # by its bits: the compiler may assume that there is no NaN
         return f"((as_type<int>({text}) & 0x7fffffff) > 0x7f800000)"
 
-    def bits(self, text: str) -> str:
-        return f"as_type<int>({text})"
-
-    def from_bits(self, text: str) -> str:
-        return f"as_type<float>({text})"
-
     def multiply_add(self, x: str, y: str, z: str) -> str:
         return f"fma({x}, {y}, {z})"
 
@@ -53,9 +47,6 @@ class Metal(Dialect):
 
     def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:
         return f"{self.vector(memory, index, constant=False)} = float4({', '.join(values)});"
-
-    def function(self, name: str, parameters: Sequence[tuple[str, str]], kind: str, lines: Sequence[str]) -> str:
-        return f"static inline {super().function(name, parameters, kind, lines)}"
 
     def head(self, kernel: Kernel) -> list[str]:
         given = [self._parameter(place, each) for place, each in enumerate(kernel.parameters)]

@@ -17,6 +17,7 @@ class OpenCl(Dialect):
     """How OpenCL C is written."""
 
     language = "opencl"
+    block = "kforge_"
     # Not the driver's tanh and erf: PoCL's tanh(-20) is one rounding unit above -1, so that x * (1 + tanh(x)) grows
     # with x instead of vanishing. Ours are exactly -1 and 1 there.
     calls = MappingProxyType(
@@ -31,12 +32,6 @@ class OpenCl(Dialect):
 
     def is_nan(self, text: str) -> str:
         return f"isnan({text})"
-
-    def bits(self, text: str) -> str:
-        return f"as_int({text})"
-
-    def from_bits(self, text: str) -> str:
-        return f"as_float({text})"
 
     def barrier(self) -> str:
         return "barrier(CLK_LOCAL_MEM_FENCE);"

@@ -39,12 +39,6 @@ class Sycl(Dialect):
     def is_nan(self, text: str) -> str:
         return f"sycl::isnan({text})"
 
-    def bits(self, text: str) -> str:
-        return f"sycl::bit_cast<int>({text})"
-
-    def from_bits(self, text: str) -> str:
-        return f"sycl::bit_cast<float>({text})"
-
     def barrier(self) -> str:
         return "sycl::group_barrier(work.get_group());"
 
@@ -53,9 +47,6 @@ class Sycl(Dialect):
 
     def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:
         return f"{self.vector(memory, index, constant=False)} = float4{{{', '.join(values)}}};"
-
-    def function(self, name: str, parameters: Sequence[tuple[str, str]], kind: str, lines: Sequence[str]) -> str:
-        return f"static inline {super().function(name, parameters, kind, lines)}"
 
     def head(self, kernel: Kernel) -> list[str]:
         given = ", ".join(map(self._parameter, kernel.parameters))
@@ -71,8 +62,8 @@ class Sycl(Dialect):
         return f"{constant}{self.in_memory(parameter.dtype)}* {alone}{parameter.name}"
 
     def shared_array(self, kind: str, name: str, count: int) -> str:
-        array = f"{self.types[kind]}[{count}]"
-        return f"auto& {name} = *syclext::group_local_memory_for_overwrite<{array}>(work.get_group());"
+        # Intel's compiler 2026.2 crashes on group_local_memory_for_overwrite in a kernel that is compiled at run time
+        return f"static syclexp::work_group_static<{self.types[kind]}[{count}]> {name};"
 
     def positions(self, kernel: Kernel) -> list[str]:
         # the last dimension is the first one of a launch

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, INDENT, THREAD_INDEX, Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kforge.smith.languages.simt.dialect import Kernel
 
 
@@ -19,6 +17,7 @@ class Wgsl(Dialect):
     """How WGSL is written."""
 
     language = "webgpu"
+    block = "kforge_"
     types = MappingProxyType({"float32": "f32", "int32": "i32", "bool": "bool", "int64": "i32"})
     calls = MappingProxyType(
         {"abs": "abs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "max": "max", "min": "min"}
@@ -49,12 +48,6 @@ class Wgsl(Dialect):
         # by its bits: implementations may assume that there is no NaN
         return f"((bitcast<i32>({text}) & 0x7fffffff) > 0x7f800000)"
 
-    def bits(self, text: str) -> str:
-        return f"bitcast<i32>({text})"
-
-    def from_bits(self, text: str) -> str:
-        return f"bitcast<f32>({text})"
-
     def multiply_add(self, x: str, y: str, z: str) -> str:
         return f"fma({x}, {y}, {z})"
 
@@ -72,10 +65,6 @@ class Wgsl(Dialect):
 
     def memory(self, kernel: Kernel, name: str) -> str:
         return f"{kernel.name}__{name}"
-
-    def function(self, name: str, parameters: Sequence[tuple[str, str]], kind: str, lines: Sequence[str]) -> str:
-        given = ", ".join(f"{parameter}: {self.types[each]}" for each, parameter in parameters)
-        return f"fn {name}({given}) -> {self.types[kind]} {{\n" + "\n".join(lines) + "\n}\n"
 
     def kernel(self, kernel: Kernel) -> str:
         outside = [

@@ -46,8 +46,8 @@ class Group:
 
 
 class Strips:
-    """How the windows of one kernel are divided among threads. A lane is one column of one plane; a volume has such a
-    column in each of its slices."""
+    """How the windows of one kernel are divided among threads. A lane is one column of the output in one plane. The
+    same column in another slice of a volume is another lane."""
 
     def __init__(self, window: Window, *, alone: bool, weights: bool) -> None:
         """`alone`: the kernel computes one operation, not two over the same windows. `weights`: it is a convolution."""

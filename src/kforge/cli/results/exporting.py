@@ -1,0 +1,34 @@
+"""`export`: writes the best program of a run so that it works without kforge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kforge import export as exports
+from kforge import settings
+from kforge.cli.output import documents
+from kforge.cli.output.lines import say
+from kforge.cli.trusting import hold_to_own
+from kforge.platforms import find
+from kforge.store import RunFolder
+from kforge.store.trust import folders_of
+from kforge.visible import command
+
+
+def export(name: str, folder: Path, form: str, *, trust: bool, json: bool) -> int:
+    """Export a run. Raises NothingCorrect if it has no correct program, and InputError, also for a run that others made
+    and that the user does not trust."""
+    chosen = settings.load()
+    run = RunFolder.find(chosen.runs, name)
+    hold_to_own(run, chosen.signing_key, trust=trust)
+    extra = map(Path, folders_of(run.header.options.get("platform_dirs", "")))
+    platform = find(run.header.platform, (*chosen.platform_dirs, *extra))
+    solution = exports.Solution.of(run, platform)
+    written = exports.export(solution, folder, form)
+    if json:
+        documents.print_json({"folder": str(folder), "format": form, "files": [str(path) for path in written]})
+        return 0
+    say(f"{len(written)} files in {folder}: {solution.problem.name} on {platform.name} as {form}")
+    if form == "package":
+        say(f"to test it: cd {command(str(folder))} && python -m pytest")
+    return 0

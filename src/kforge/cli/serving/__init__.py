@@ -1,0 +1,1 @@
+"""`kforge serve`: the dashboard."""

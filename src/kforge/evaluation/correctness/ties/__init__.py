@@ -1,0 +1,1 @@
+"""Judges positions that are chosen among scores, and what follows from them."""

@@ -1,0 +1,260 @@
+"""Exports in the formats of other suites: what their tools load and call computes what PyTorch computes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+import sys
+import tomllib
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from tests.export.conftest import example
+
+from kforge import inline
+from kforge.errors import InputError
+from kforge.export import FORMATS, export, writing
+from kforge.export.kernelbench import place_of
+from kforge.export.one_file import one_file
+from kforge.export.tensors import NamedTensors
+from kforge.records import TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kforge.export import Solution
+
+TWO = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, size, bias=True):
+        super().__init__()
+        self.linear = nn.Linear(size, size, bias=bias)
+
+    def forward(self, run, other):
+        y = self.linear(run) + other
+        return y, y.sum(-1)
+
+
+def get_inputs():
+    return [torch.randn(4, 8), torch.randn(4, 8)]
+
+
+def get_init_inputs():
+    return [[8], {"bias": True}]
+"""
+"""Two inputs, one of them with an awkward name, two outputs, weights with dotted names, and keyword arguments."""
+TWO_PROGRAM = TWO.partition("def get_inputs")[0].replace("class Model(", "class ModelNew(")
+
+
+@pytest.fixture(autouse=True)
+def unused_modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Modules that a test imports are not there in the next one."""
+    inline.configure(cache=tmp_path / "builds")
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path / "out")
+    yield
+    for name in set(sys.modules) - before:
+        if name.split(".")[0] in ("task", "reference", "submission") or "kernel" in name or "kforge_inline" in name:
+            del sys.modules[name]
+
+
+def loaded(name: str, file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def two(solved: Callable[..., Solution], **more: str) -> Solution:
+    import dataclasses
+
+    solution = solved("null", problem=TWO, program=TWO_PROGRAM, name="TwoOutputs", **more)
+    x, total = TensorSpec(shape=(4, 8), dtype="float32"), TensorSpec(shape=(4,), dtype="float32")
+    weights = (
+        TensorSpec(shape=(8, 8), dtype="float32", name="linear.weight"),
+        TensorSpec(shape=(8,), dtype="float32", name="linear.bias"),
+    )
+    workload = solution.workload.model_copy(update={"inputs": (x, x), "outputs": (x, total), "parameters": weights})
+    return dataclasses.replace(solution, workload=workload)
+
+
+# --- one file -----------------------------------------------------------------------------------------------
+
+
+def test_a_program_is_one_file_that_unpacks_its_runtime(solved: Callable[..., Solution], tmp_path: Path) -> None:
+    program = f'"""A program."""\nfrom __future__ import annotations\n{example("cpu", "kernel.py")}'
+    (tmp_path / "alone.py").write_text(one_file(solved("cpu", program=program)))
+    alone = loaded("alone_kernel", tmp_path / "alone.py")
+    assert alone.__doc__ == "A program."
+    assert alone.inline is not inline
+    assert alone.inline.__name__.startswith("kforge_inline_")
+    folder = Path(alone.inline.__file__).parent
+    assert not folder.is_relative_to(Path(inline.__file__).parents[1])
+    x = torch.randn(3, 16)
+    expected = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
+    torch.testing.assert_close(alone.ModelNew(16)(x), expected)
+
+
+def test_a_program_without_the_runtime_stays_as_it_is(solved: Callable[..., Solution]) -> None:
+    assert one_file(solved("null")) == example("null", "kernel.py")
+
+
+def test_the_same_program_gives_the_same_file(solved: Callable[..., Solution]) -> None:
+    assert one_file(solved("cpu", place="one")) == one_file(solved("cpu", place="another"))
+
+
+# --- kernelbench --------------------------------------------------------------------------------------------
+
+
+def test_kernelbench_finds_the_sample_and_its_results(solved: Callable[..., Solution], tmp_path: Path) -> None:
+    solution = solved("cpu", name="23_Softmax", place="problems/level2/23_Softmax")
+    assert place_of(solution) == (2, 23)
+    export(solution, tmp_path / "out", "kernelbench")
+    folder = tmp_path / "out" / "runs" / solution.run
+    assert "class ModelNew" in (folder / "level_2_problem_23_sample_0_kernel.py").read_text()
+    (result,) = json.loads((folder / "eval_results.json").read_text())["23"]
+    assert (result["sample_id"], result["compiled"], result["correctness"]) == (0, True, True)
+    assert result["runtime"] == pytest.approx(1.0)
+    assert result["runtime_stats"]["speedup_over_eager"] == 2.0
+
+
+def test_a_problem_of_no_level_gets_none(solved: Callable[..., Solution]) -> None:
+    assert place_of(solved("cpu", name="softmax")) == (0, 0)
+
+
+# --- flashinfer ---------------------------------------------------------------------------------------------
+
+
+def test_names_are_python_names_and_all_different(solved: Callable[..., Solution]) -> None:
+    tensors = NamedTensors.of(two(solved))
+    assert list(tensors.inputs) == ["run", "other"]
+    assert list(tensors.weights) == ["linear_weight", "linear_bias"]
+    assert list(tensors.outputs) == ["output", "output_1"]
+
+
+def test_a_flashinfer_solution_computes_what_its_definition_computes(
+    solved: Callable[..., Solution], tmp_path: Path
+) -> None:
+    export(two(solved), tmp_path / "out", "flashinfer")
+    root = tmp_path / "out"
+    definition = json.loads((root / "definitions" / "module" / "two_outputs.json").read_text())
+    solution = json.loads(
+        (root / "solutions" / "kforge" / "module" / "two_outputs" / "two_outputs_kforge.json").read_text()
+    )
+    workload = json.loads((root / "workloads" / "module" / "two_outputs.jsonl").read_text())
+    assert solution["definition"] == definition["name"] == workload["definition"]
+    assert list(definition["inputs"]) == list(workload["workload"]["inputs"])
+    for source in solution["sources"]:
+        path = tmp_path / "a_kernel_package" / source["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source["content"])
+        assert source["content"]
+    sys.path.insert(0, str(tmp_path))
+    try:
+        entry = importlib.import_module("a_kernel_package.main")
+    finally:
+        sys.path.remove(str(tmp_path))
+    reference = types.ModuleType("reference_kernel")
+    exec(definition["reference"], reference.__dict__)
+    sizes = {name: axis["value"] for name, axis in definition["axes"].items()}
+    given = [torch.randn([sizes[axis] for axis in each["shape"]]) for each in definition["inputs"].values()]
+    for _ in range(2):  # new weights, the same module
+        torch.testing.assert_close(entry.run(*given), reference.run(*given))
+        given = [each + 1 for each in given]
+
+
+def test_a_flashinfer_solution_carries_its_runtime(solved: Callable[..., Solution], tmp_path: Path) -> None:
+    export(solved("cpu"), tmp_path / "out", "flashinfer")
+    (file,) = (tmp_path / "out" / "solutions").rglob("*.json")
+    paths = {source["path"] for source in json.loads(file.read_text())["sources"]}
+    assert {"main.py", "kernel.py", "inline/__init__.py", "inline/include/kforge/math.h"} <= paths
+
+
+# --- gpumode ------------------------------------------------------------------------------------------------
+
+
+def test_a_gpumode_submission_solves_its_task(solved: Callable[..., Solution], tmp_path: Path) -> None:
+    export(two(solved), tmp_path / "out", "gpumode")
+    assert "@SUBMISSION@" in (tmp_path / "out" / "task.yml").read_text()
+    submission, reference = importlib.import_module("submission"), importlib.import_module("reference")
+    for seed in (1, 2):
+        data = reference.generate_input(seed=seed)
+        assert len(data) == 4
+        assert reference.check_implementation(data, submission.custom_kernel(data)) == ""
+    wrong = tuple(each * 1.01 for each in submission.custom_kernel(data))
+    assert "is off by" in reference.check_implementation(data, wrong)
+    assert "other shapes" in reference.check_implementation(data, wrong[0])
+
+
+def test_a_gpumode_submission_is_one_file(solved: Callable[..., Solution], tmp_path: Path) -> None:
+    export(solved("cpu"), tmp_path / "out", "gpumode")
+    submission = importlib.import_module("submission")
+    assert submission.inline.__name__.startswith("kforge_inline_")
+    x = torch.randn(4, 1024)
+    torch.testing.assert_close(submission.custom_kernel(x).square().mean(-1), torch.ones(4), rtol=1e-3, atol=1e-3)
+
+
+# --- hf-kernels ---------------------------------------------------------------------------------------------
+
+
+def test_the_kernels_library_loads_the_build(
+    solved: Callable[..., Solution], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    kernels = pytest.importorskip("kernels")
+    export(solved("cpu"), tmp_path / "out", "hf-kernels")
+    kernel = kernels.get_local_kernel(tmp_path / "out" / "build", backend="cpu")
+    module = kernel.load()
+    model = kernel.reference.Model(*kernel.arguments())
+    kernel.copy_weights(model.state_dict(), module)
+    x = torch.randn(8, 1024)
+    torch.testing.assert_close(module(x), model(x))
+    assert kernel.kernel.inline is not inline
+
+
+def test_source_and_build_of_a_hub_repository_are_the_same(solved: Callable[..., Solution], tmp_path: Path) -> None:
+    export(solved("metal"), tmp_path / "out", "hf-kernels")
+    source, built = tmp_path / "out" / "torch-ext" / "rms_norm_kernel", tmp_path / "out" / "build" / "torch-metal"
+    for file in source.rglob("*.*"):
+        assert (built / file.relative_to(source)).read_bytes() == file.read_bytes()
+    project = tomllib.loads((tmp_path / "out" / "build.toml").read_text())
+    assert project["general"]["backends"] == ["metal"]
+    metadata = json.loads((built / "metadata.json").read_text())
+    assert metadata["id"].isidentifier()
+
+
+# --- all ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "metal", "opencl", "triton", "webgpu"])
+def test_every_format_takes_every_kernel(
+    solved: Callable[..., Solution], tmp_path: Path, form: str, platform: str
+) -> None:
+    for file in export(solved(platform), tmp_path / "out", form):
+        text = file.read_text()
+        assert "/tmp/" not in text
+        if file.suffix == ".py":
+            compile(text, str(file), "exec")
+            assert not re.search(r"^\s*(from|import) kforge\b", text, re.MULTILINE)
+        elif file.suffix == ".json":
+            json.loads(text)
+
+
+@pytest.mark.parametrize("name", ["../escaped.py", "runs/../../escaped.py", "{folder}/escaped.py"])
+def test_no_file_is_written_outside_the_folder(tmp_path: Path, name: str) -> None:
+    files = {"inside.py": "", name.format(folder=tmp_path): ""}
+    with pytest.raises(InputError, match="would lie outside"):
+        writing.write(tmp_path / "out", files)
+    assert not list(tmp_path.iterdir())
