@@ -45,27 +45,29 @@ STANDARD = {
     "gelu_tanh": "0.5f * x[i] * (1.0f + std::tanh(0.797884561f * (x[i] + 0.044715f * x[i] * x[i] * x[i])))",
     "softplus": "x[i] > 20.0f ? x[i] : std::log1p(std::exp(x[i]))",
 }
-"""How a function is written with the standard library, where it is not the function of its name."""
+"""C++ expressions for the functions that the standard library does not have under the same name."""
 BY_ARGUMENT = ("gelu", "gelu_tanh")
-"""Functions whose error is told in units of the argument: where they are nearly zero, torch loses digits as well."""
+"""Functions whose error is given in units in the last place of the argument, not of the result: where their results are
+nearly zero, torch loses digits as well."""
 SMALLEST = 2.5e-38
-"""Results below it may be zero, and are left out."""
+"""Smallest magnitude that is compared (see `scale`). Below it, a result may be zero."""
 SMALLEST_OF = {"silu": 2.7e-37}
-"""The same for a function whose result is zero earlier, also in torch, because exp(-x) in it is infinite."""
+"""Smallest magnitude that is compared for single functions. silu returns zero below a larger magnitude, also in torch,
+because exp(-x) in it is infinite."""
 PIECE = 1 << 22
 ELEMENTS = 1 << 15
-"""Numbers of one timed call: they and their results stay in a second-level cache."""
+"""Numbers of one timed call: arguments and results fit into a second-level cache."""
 CALLS = 200
 
 
 @dataclass(frozen=True)
 class Language:
-    """How a kernel `apply_NAME` is written that applies `CALL` to each element of a tensor."""
+    """A language, with the source of a kernel `apply_NAME` that applies `CALL` to each element of a tensor."""
 
     kernel: str
     head: str = "#include <kforge/math.h>\n"
     prefix: str = "kforge::"
-    """What stands before the name of a function."""
+    """Prefix of the functions' names."""
     takes_count: bool = True
 
     def source(self) -> str:
@@ -73,7 +75,7 @@ class Language:
         return self.head + "".join(kernels)
 
     def launch(self, library: inline.Library, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the function of each element. x and the result are in host memory."""
+        """Run the kernel of a function, and return the result for each element. x and the result are in host memory."""
         x = x.cuda() if "__global__" in self.kernel else x
         y = torch.empty_like(x)
         threads = {} if "omp simd" in self.kernel else {"threads": x.numel()}
@@ -135,7 +137,7 @@ def standard() -> str:
 
 
 def pieces(every: int) -> Iterator[torch.Tensor]:
-    """Yield every so manieth float32 number, except NaN."""
+    """Yield every `every`-th float32 number except NaN, in tensors of at most PIECE numbers."""
     for begin in range(-(2**31), 2**31, PIECE * every):
         bits = torch.arange(begin, min(begin + PIECE * every, 2**31), every, dtype=torch.int64)
         numbers = bits.to(torch.int32).view(torch.float32)
@@ -145,7 +147,7 @@ def pieces(every: int) -> Iterator[torch.Tensor]:
 
 
 def scale(name: str, x: torch.Tensor) -> torch.Tensor:
-    """Return the numbers in whose units the error of a function is told: its values, or its arguments."""
+    """Return the magnitudes whose units in the last place measure an error: of the results, or of the arguments."""
     return x.double().abs() if name in BY_ARGUMENT else FUNCTIONS[name](x.double()).abs()
 
 
@@ -160,7 +162,7 @@ def errors(name: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def largest_error(apply: Callable[[str, torch.Tensor], torch.Tensor], name: str, every: int) -> tuple[float, float]:
-    """Return the largest error in units in the last place, and the number where it is."""
+    """Return the largest error in units in the last place, and the argument at which it occurs."""
     worst, at = 0.0, math.nan
     for x in pieces(every):
         error = errors(name, x, apply(name, x))
@@ -171,7 +173,7 @@ def largest_error(apply: Callable[[str, torch.Tensor], torch.Tensor], name: str,
 
 
 def quickest(calls: tuple[Callable[[], object], ...]) -> list[float]:
-    """Return the least seconds of each call, in turn."""
+    """Return the shortest time of each call in seconds. The calls take turns."""
     best = [math.inf] * len(calls)
     for _ in range(CALLS):
         for index, call in enumerate(calls):
@@ -182,7 +184,7 @@ def quickest(calls: tuple[Callable[[], object], ...]) -> list[float]:
 
 
 def times(library: inline.Library, name: str) -> tuple[float, float]:
-    """Return the nanoseconds that an element takes, by our function and by the standard library's."""
+    """Return the nanoseconds per element of kforge's function and of the standard library's."""
     x = torch.rand(ELEMENTS) * 8 - 4
     x = x.abs() if name.startswith("log") else x
     y = torch.empty_like(x)

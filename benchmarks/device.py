@@ -1,13 +1,13 @@
-"""What an evaluation on a device costs and is worth: `make device-bench`.
+"""Measures how long evaluations on a device take, and how reliable they are: `make device-bench`.
 
     python benchmarks/device.py                        all parts, some six minutes on an H200
-    python benchmarks/device.py --only cuda,faults     some of them; the others stay in the file as they were
-    python benchmarks/device.py --show                 no device: only write the tables of the files that are there
+    python benchmarks/device.py --only cuda,faults     only these parts; the others stay in the file as they were
+    python benchmarks/device.py --show                 measure nothing: only write the tables of the existing files
 
-Every part is in benchmarks/<device>.json and in docs/benchmarks.md as soon as something of it is known.
+Each part's results are written to benchmarks/<device>.json and docs/benchmarks.md as soon as some of them are known.
 
-`cold` means a fresh cache folder and a fresh judge on a machine that has read its files before: torch and the driver
-come from the page cache, since a referee was started once before anything is measured.
+`cold` means a fresh cache folder and a fresh judge. torch and the driver still come from the page cache, because a
+referee is started once before anything is measured.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ CANDIDATES = ROOT / "tests" / "platforms" / "cuda" / "candidates"
 EXPLOITS = ROOT / "tests" / "exploits"
 PAGE = ROOT / "docs" / "benchmarks.md"
 DEVICE_OF = "cuda"
-"""The platform whose device the results are about."""
+"""The platform whose device is measured."""
 FAULT_DEADLINE = 10.0
-"""Seconds for one call of a program that never ends."""
+"""Deadline in seconds for one call of a program that never ends."""
 FAULTS = {"endless kernel": "cuda_endless_kernel", "illegal access": "cuda_illegal_access"}
 
 
 @dataclass(frozen=True)
 class Knobs:
-    """How much is measured."""
+    """Numbers of evaluations, and whether `torch.compile` is a baseline too."""
 
     warm: int
     fresh: int
@@ -59,7 +59,7 @@ class Knobs:
 
 
 def evaluation_of(program: str, platform: str) -> Callable[[Knobs], Iterator[Section]]:
-    """The elementwise problem, cold and then warm."""
+    """Return a part that evaluates a program for the elementwise problem, first cold and then warm."""
 
     def measure(knobs: Knobs) -> Iterator[Section]:
         problem, candidate = ELEMENTWISE / "problem.py", ELEMENTWISE / program
@@ -73,13 +73,13 @@ def fresh_runs(knobs: Knobs) -> Iterator[Section]:
 
 
 def the_same_twice(knobs: Knobs) -> Iterator[Section]:
-    """Small, so that a hundred of them take two minutes."""
+    """Evaluate a softmax against itself. It is small, so that a hundred evaluations take two minutes."""
     problem = CANDIDATES / "softmax" / "problem.py"
     yield from a_against_a(Subject.load(problem, None, "cuda", ("ROWS=1024", "COLUMNS=4096")), knobs.a_a)
 
 
 def by_hand(knobs: Knobs) -> Iterator[Section]:
-    """One judge a platform, and one cache: baselines are measured once."""
+    """Evaluate the programs written by hand, with one judge per platform. All share a cache, which keeps baselines."""
     programs: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for platform in ("cuda", "triton"):
@@ -107,7 +107,7 @@ def _program(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def survived(_: Knobs) -> Iterator[Section]:
-    """A program that breaks its device's context or never ends, then an honest one before the same judge."""
+    """Evaluate a program that breaks its device's context or never ends, then an honest one with the same judge."""
     problem = EXPLOITS / "problems" / "large_chain.py"
     honest = Subject.load(problem, None, DEVICE_OF)
     faults: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def survived(_: Knobs) -> Iterator[Section]:
 
 
 def _judged(judge: Judge, subject: Subject) -> Verdict | EvaluationError:
-    """A verdict, or that the evaluator itself failed: then a run asks it again."""
+    """Return the verdict, or the error if the evaluator itself failed. A run would then evaluate again."""
     try:
         return judge.evaluate(subject.problem, subject.candidate).verdict
     except EvaluationError as error:
@@ -158,11 +158,14 @@ PARTS: dict[str, Callable[[Knobs], Iterator[Section]]] = {
     "fresh": fresh_runs,
     "a-a": the_same_twice,
 }
-"""In the order in which they are measured: what takes longest comes last."""
+"""The parts by name, in the order in which they are measured: the longest comes last."""
 
 
 def measure(names: list[str], knobs: Knobs, results: Results, commit: str) -> list[str]:
-    """Carry out some parts, each put down as it goes on. Those that failed, with the reason: none stops the others."""
+    """Measure parts, and write the results of each as it goes on. Returns the parts that failed, with the reasons.
+
+    A part that fails does not stop the others.
+    """
     failed = []
     for name in names:
         begin = time.monotonic()
@@ -182,7 +185,7 @@ def _now() -> str:
 
 
 def commit_here() -> str:
-    """The commit of this tree, marked where what is measured differs from it."""
+    """Return the commit of this tree, marked if a file that is measured differs from it."""
     measured = ("--", "src", "tests", "benchmarks/*.py")
     try:
         told = [
@@ -195,7 +198,10 @@ def commit_here() -> str:
 
 
 def device_name() -> str:
-    """As receipts say it. Asking starts a referee, which brings torch into the page cache."""
+    """Return the device's name as receipts give it. Raises SystemExit if the device cannot be used.
+
+    This starts a referee, which brings torch into the page cache.
+    """
     platform = platforms.find(DEVICE_OF)
     if (reason := platform.adapter.probe()) is not None:
         raise SystemExit(f"nothing can be measured here: {reason}")

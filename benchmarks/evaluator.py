@@ -1,9 +1,9 @@
-"""What the evaluator itself is worth: does it claim wins that are none, and where does its time go?
+"""Measures the evaluator itself: whether it claims false wins, and where its time goes.
 
     python benchmarks/evaluator.py a-a --evaluations 200     the same program against itself: wins claimed
-    python benchmarks/evaluator.py warm --evaluations 10     seconds a stage of a warm evaluation
-    python benchmarks/evaluator.py fresh --evaluations 5     the speedup that fresh runs report: how far they are apart
-    python benchmarks/evaluator.py start --evaluations 40    milliseconds until a sandboxed worker is born
+    python benchmarks/evaluator.py warm --evaluations 10     seconds of each stage of a warm evaluation
+    python benchmarks/evaluator.py fresh --evaluations 5     how far the speedups that fresh runs report are apart
+    python benchmarks/evaluator.py start --evaluations 40    milliseconds until a sandboxed worker has started
 
 Everything runs through the real Judge. The last line is one JSON document, with the machine it was measured on.
 """
@@ -48,7 +48,7 @@ class Subject:
     candidate: Candidate
     platform: platforms.Platform
     compile_baseline: bool = False
-    """Whether it is compared with `torch.compile` too, which is measured by the first evaluation and then known."""
+    """Whether the program is compared with `torch.compile` too. The first evaluation measures it; others reuse that."""
 
     @classmethod
     def load(
@@ -60,7 +60,7 @@ class Subject:
         *,
         compile_baseline: bool = False,
     ) -> Subject:
-        """Without a candidate it is the reference itself."""
+        """Load a problem and a program for it. Without a candidate, the program is the reference itself."""
         loaded = problems.load(problem, overrides)
         own = loaded.source.replace("class Model(", "class ModelNew(")
         source = own if candidate is None else candidate.read_text()
@@ -76,7 +76,7 @@ class Subject:
         )
 
     def evaluate(self, judge: Judge) -> tuple[Evaluation, Timing]:
-        """Raises SystemExit for a program that is not correct: then there is nothing to measure."""
+        """Return the evaluation of the program, and its timing. Raises SystemExit for a program that is not correct."""
         evaluation = judge.evaluate(self.problem, self.candidate)
         if evaluation.correct is None:
             raise SystemExit(f"{self.problem.name} on {self.platform.name} is not correct: {evaluation.verdict}")
@@ -84,13 +84,13 @@ class Subject:
 
 
 def receipt_of(evaluation: Evaluation) -> dict[str, Any]:
-    """What it takes to believe a number, without what is told elsewhere; of several evaluations, that of the last."""
+    """Return the receipt of an evaluation as a document, without samples, stages, trace and absent fields."""
     kept = evaluation.receipt.model_dump(mode="json", exclude={"samples", "stages", "trace"})
     return {name: value for name, value in kept.items() if value is not None}
 
 
 def claims(timing: Timing) -> dict[str, Any]:
-    """Every speedup with its interval, and what it claims."""
+    """Return every speedup with its interval, its finding, and the baseline's identity."""
     return {
         each.baseline: {
             "speedup": [round(bound, 4) for bound in (each.speedup.low, each.speedup.median, each.speedup.high)],
@@ -103,12 +103,15 @@ def claims(timing: Timing) -> dict[str, Any]:
 
 
 def measured_half_width(evaluation: Evaluation) -> float:
-    """Of the paired ratio to eager as it was measured, without what is added for the luck of processes."""
+    """Return the half-width of the measured interval of the ratio to eager, as a share of the median.
+
+    The allowance for process-to-process variation is not part of it.
+    """
     eager, candidate = (np.asarray(evaluation.receipt.samples[side]) for side in ("eager", "candidate"))
     return half_width(speedup(np.log(eager) - np.log(candidate), np.random.default_rng(0)))
 
 
-# --- measurements: each yields what it knows so far, and ends with all of it ---------------------------------
+# --- measurements: each yields its results so far, and at last all of them -----------------------------------
 
 
 def a_against_a(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
@@ -132,7 +135,7 @@ def a_against_a(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
 
 
 def warm(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
-    """A correct candidate again and again: first by a judge that has just been made, then by one that is warm."""
+    """Evaluate a correct candidate several times with one judge: once when the judge is new, then when it is warm."""
     walls: list[float] = []
     widths: list[float] = []
     stages: dict[str, list[float]] = {}
@@ -142,7 +145,7 @@ def warm(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
         cold = time.monotonic() - begin
         about = {
             "cold seconds": round(cold, 2),
-            # starting the referee, which imports torch, is in no stage of its own
+            # the receipt has no stage for the start of the referee, which imports torch
             "cold stages": {"referee": round(cold - sum(first.receipt.stages.values()), 3), **first.receipt.stages},
         }
         _print_stages("cold", about["cold stages"])
@@ -178,7 +181,7 @@ def _print_stages(title: str, table: dict[str, float]) -> None:
 
 
 def fresh(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
-    """Each by a judge of its own."""
+    """Evaluate a program several times, each time with a new judge and an empty cache."""
     medians: list[float] = []
     for _ in range(evaluations):
         with tempfile.TemporaryDirectory() as folder, subject.judge(Path(folder)) as judge:
@@ -194,9 +197,9 @@ def fresh(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
 
 
 def start(subject: Subject, evaluations: int) -> Iterator[dict[str, Any]]:
-    """What a worker's birth behind the first layer of the ladder takes, as a referee sees it."""
+    """Measure how long a worker takes to start behind the first usable layer of the ladder, as a referee sees it."""
     warden = Warden.fork()
-    from kforge.evaluation.worker import main as worker  # noqa: F401 - what a referee has imported when it splits off its nursery
+    from kforge.evaluation.worker import main as worker  # noqa: F401 - a referee imports it before it forks its fork server
 
     births = []
     with tempfile.TemporaryDirectory() as folder:

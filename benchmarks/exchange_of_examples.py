@@ -1,4 +1,4 @@
-"""Carries the recorded examples through the exchange in two moves, and compares the end with a replay.
+"""Runs the recorded examples through the exchange, with two moves between folders, and compares that with a replay.
 
     python benchmarks/exchange_of_examples.py [NAME ...]
 
@@ -64,14 +64,17 @@ def _add(recording: Path, together: Path, number: int) -> None:
 
 
 def _by_exchange(work: Path, problems: Path, recording: Path, attempts: str) -> dict[str, Any]:
-    """Carry the suite to its end, with two moves between folders and users. Returns what `--json` prints."""
+    """Answer and resume the suite until no recorded answer is left, with two moves between folders and users.
+
+    Returns the document that the last `--json` printed.
+    """
     begun = _kforge(work / "here", "suite", problems, *OPTIONS, "-m", "exchange", "-n", attempts, "--json")
     suite, home = Path(json.loads(begun)["run"]), work / "here"
     for round_ in range(1, MOST_ROUNDS + 1):
         answered, unanswerable = _answer_backwards(suite, recording)
         print(f"round {round_}: {answered} answered, {unanswerable} without a recorded answer, in {suite.parent}")
         if not answered:
-            break  # what still waits is where the recordings end
+            break  # the recordings have no answers to the questions that still wait
         if round_ <= 2:
             home = work / ("there" if round_ == 1 else "here")
             moved = home / "runs" / suite.name
@@ -82,7 +85,10 @@ def _by_exchange(work: Path, problems: Path, recording: Path, attempts: str) -> 
 
 
 def _answer_backwards(suite: Path, recording: Path) -> tuple[int, int]:
-    """Answer what waits from a recording, the last question first. Returns the numbers with and without an answer."""
+    """Answer the waiting questions from a recording, the last one first.
+
+    Returns the numbers of questions with and without a recorded answer.
+    """
     counts = [0, 0]
     for folder in sorted(suite.glob("problems/**/exchange"), reverse=True):
         for question in reversed(Exchange(folder).waiting()):

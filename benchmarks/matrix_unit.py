@@ -1,9 +1,10 @@
-"""What a processor's matrix unit gains over the library in single precision, and how exact it is.
+"""Measures how much faster a processor's matrix unit is than the library in single precision, and how exact.
 
     python benchmarks/matrix_unit.py
 
-Both on one thread, in turns, by the thread's own clock, so that it can run on a machine that others work on. Errors are
-the largest ones against double precision, relative to the output's RMS. The last line is one JSON document.
+Both run on one thread, one after the other. Times are CPU seconds of that thread, so that other processes may use the
+machine. Errors are the largest ones against double precision, relative to the output's RMS. The last line is one JSON
+document.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ CONVOLUTIONS = (
 
 
 def quartile(call: Any) -> float:
+    """Return the lower quartile of a call's CPU seconds."""
     times: list[float] = []
     end = time.perf_counter() + SECONDS
     while time.perf_counter() < end or len(times) < 4:
@@ -85,7 +87,7 @@ def measure(source: str, folder: Path) -> dict[str, float]:
     instance = instantiate(problems.load(path))
     program: dict[str, Any] = {"__name__": "program"}
     text = write(instance.problem, trace(instance), Cpp(), CppPlan(matrix=3))
-    exec(compile(text, "program.py", "exec"), program)  # noqa: S102 - what the smith wrote
+    exec(compile(text, "program.py", "exec"), program)  # noqa: S102 - the smith's program
     model, own = instance.make_model(), program["ModelNew"]()
     own.load_state_dict(model.state_dict())
     inputs = instance.inputs(0)

@@ -1,14 +1,14 @@
-"""Whether one program gets the same speedup from a cold evaluation, a warm judge and `kforge warm`.
+"""Compares the speedups of one program from a cold evaluation, a warm judge and `kforge warm`.
 
     python benchmarks/modes.py [--problem FILE] [--candidate FILE] [-p cpu] [--rounds 20] [--json FILE]
 
     cold      `kforge eval` in a process of its own, which starts everything afresh
-    judge     one Judge that stays, as in a run with several candidates
+    judge     one Judge for all rounds, as in a run with several candidates
     warm      `kforge eval` while `kforge warm` keeps torch in memory for it
 
-Every round evaluates once in each mode, in random order, so that a drift of the machine touches all alike. Without a
-candidate the program is the reference itself, and the true ratio of the modes is 1 for any program. The interval of a
-ratio is of the median of paired log-ratios, by bootstrap.
+Every round evaluates once in each mode, in random order, so that drift of the machine affects all modes alike. Without
+a candidate, the program is the reference itself. For any program the true ratio of two modes is 1. The interval of a
+ratio is a bootstrap interval of the median of paired log-ratios.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ READY_SECONDS = 120.0
 
 
 def evaluated(subject: Subject, folder: Path, cache: Path) -> float:
-    """The median speedup over eager that a fresh `kforge eval` reports."""
+    """Return the median speedup over eager that a fresh `kforge eval` reports. Raises SystemExit if it reports none."""
     problem, candidate = folder / "problem.py", folder / "candidate.py"
     command = [
         sys.executable, "-m", "kforge", "eval", str(problem), str(candidate), "-p", subject.platform.name,
@@ -57,7 +57,7 @@ def evaluated(subject: Subject, folder: Path, cache: Path) -> float:
 
 
 def measure(subject: Subject, rounds: int) -> dict[str, list[float]]:
-    """The speedups that each mode reports, one a round."""
+    """Return the speedups that each mode reports, one for each round."""
     found: dict[str, list[float]] = {"cold": [], "judge": [], "warm": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -70,7 +70,7 @@ def measure(subject: Subject, rounds: int) -> dict[str, list[float]]:
                 "judge": lambda: subject.evaluate(judge)[1].comparisons[0].speedup.median,
                 "warm": lambda: evaluated(subject, folder, caches["warm"]),
             }
-            for mode in modes.values():  # builds, and peaks of the device: the first time is not like the others
+            for mode in modes.values():  # not counted: the first evaluation builds, and measures peaks
                 mode()
             for number in range(rounds):
                 for mode in random.sample(list(modes), len(modes)):
@@ -81,7 +81,7 @@ def measure(subject: Subject, rounds: int) -> dict[str, list[float]]:
 
 
 class _Warm:
-    """`kforge warm` in the background."""
+    """Runs `kforge warm` in the background; its `with` block begins when it is ready."""
 
     def __init__(self, subject: Subject, cache: Path) -> None:
         command = [sys.executable, "-m", "kforge", "warm", "-p", subject.platform.name]
@@ -102,7 +102,7 @@ class _Warm:
 
 
 def ratios(found: dict[str, list[float]]) -> dict[str, dict[str, Any]]:
-    """Each mode's median speedup, and its ratio to that of the cold mode with a 95 % interval."""
+    """Return each mode's median speedup, its spread, and its ratio to the cold mode with a 95 % interval."""
     cold = np.log(np.asarray(found["cold"]))
     about = {}
     for mode, values in found.items():

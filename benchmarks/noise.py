@@ -1,5 +1,7 @@
-"""Whether timing decides rightly on a machine that others use: equal programs, and programs that are faster by a known
-factor, while one other process works at full load for random seconds.
+"""Measures how often timing decides rightly while another process uses the machine.
+
+The programs are as fast as the reference, or faster by a known factor. Meanwhile the other process works at full load
+for random times.
 
     python benchmarks/noise.py [--runs 200,50,50] [--lanes 0,1:2,3] [--load one|none] [--json FILE] [--minutes 30]
 
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
     from multiprocessing.queues import Queue
 
 STEPS = 30
-"""How often the reference does its work; a faster program does it less often."""
+"""How often the reference repeats its operation. A faster program repeats it less often."""
 FACTORS = {"1.0": 30, "1.15": 26, "1.5": 20}
-"""Steps of the programs: equal ones, and those that are faster by a factor."""
+"""For each factor by which a program is faster, its number of steps."""
 WORK = {
     "tanh": ("torch.tanh(x)", "torch.randn(64, 1024)"),
     "matmul": ("x @ self.weight", "torch.randn(128, 256)"),
@@ -69,14 +71,14 @@ def get_init_inputs():
     return [{steps}]
 """
 LOADED, IDLE = (0.5, 5.0), (0.5, 5.0)
-"""Seconds for which the other process works and sleeps, drawn evenly."""
+"""Bounds in seconds of the times for which the other process works and sleeps. Times are drawn uniformly."""
 ENOUGH_TIMING = 15.0
-"""Seconds of timing in which a finding must be there."""
+"""Seconds of timing after which a finding no longer counts as decided in the table."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one evaluation said."""
+    """The result of one evaluation."""
 
     factor: str
     work: str
@@ -85,10 +87,10 @@ class Found:
     low: float
     high: float
     seconds: float
-    """Of the timing stage."""
+    """Seconds of the timing stage."""
     pairs: int
     foreign: float
-    """Share of the machine that others used meanwhile, averaged over the pairs."""
+    """Share of the machine that other processes used during timing, averaged over the pairs."""
     doubt: str | None = None
 
 
@@ -111,7 +113,7 @@ def disturb(processors: set[int]) -> None:
 
 
 def run_lane(processors: set[int], tasks: Queue[tuple[str, str]], found: Queue[Found | None], loaded: bool) -> None:
-    """Evaluate what comes, and answer with what was found."""
+    """Evaluate the tasks of a queue until an empty one comes. Puts each result, and None at the end, into `found`."""
     host.pin(0, processors)
     load = multiprocessing.Process(target=disturb, args=(processors,), daemon=True)
     if loaded:
@@ -150,10 +152,10 @@ def run_lane(processors: set[int], tasks: Queue[tuple[str, str]], found: Queue[F
 
 
 def measure(lanes: list[set[int]], runs: dict[str, int], *, loaded: bool, until: float) -> list[Found]:
-    """As many evaluations of each factor as asked for, or fewer when the time is up."""
+    """Return the wanted number of evaluations of each factor; fewer if the time `until` comes first."""
     works = itertools.cycle(WORK)
     wanted = [(factor, next(works)) for factor, count in runs.items() for _ in range(count)]
-    random.Random(0).shuffle(wanted)  # noqa: S311 - so that no factor has a part of the day to itself
+    random.Random(0).shuffle(wanted)  # noqa: S311 - so that drift of the machine affects all factors
     tasks: Queue[tuple[str, str]] = multiprocessing.Queue(len(lanes))
     answers: Queue[Found | None] = multiprocessing.Queue()
     processes = [multiprocessing.Process(target=run_lane, args=(lane, tasks, answers, loaded)) for lane in lanes]

@@ -1,13 +1,13 @@
-"""What each choice of the smith is worth here: programs of a suite by several plans, timed in turns.
+"""Times programs that the smith writes by several plans for a suite's problems, to compare the smith's choices.
 
     python benchmarks/plans.py -p cpu --only softmax
     python benchmarks/plans.py -p triton --workload large --only reductions/ --plan tile=8192,share=8 --json plans.json
-    python benchmarks/plans.py -p triton --workload large --ahead 14     built by so many processes before any is timed
+    python benchmarks/plans.py -p triton --workload large --ahead 14     built by 14 processes before any is timed
 
-Every plan that one move leads to from the first is tried, and those that `--plan` names. All programs of a problem run
-in this process, in turns and with cold caches, and `eager` is the module itself: a look at where to search, by no means
-a verdict (that is `kforge eval`). Traffic is what any program must move, over the median. A program that is wrong by
-more than rounding explains is not timed.
+Tried are the first plan, the plans that one move makes of it, and the plans that `--plan` names. All programs of a
+problem run in this process, in turns and with cold caches; `eager` is the module itself. The times show where a search
+may help. They are no verdicts; those come from `kforge eval`. GB/s are the bytes that any program must move, divided by
+the median time. A program whose error is larger than rounding explains is not timed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ if TYPE_CHECKING:
 
 ROUNDS = 15
 SETS = 3
-"""Of inputs, on a device."""
+"""Sets of inputs on a device; a host has one."""
 TOLERANCE = 1e-3
-"""Of the output's root mean square: rounding is far below it, a fault hardly ever."""
+"""Largest error that passes, as a share of the output's norm. Rounding errors are far smaller, and errors of a faulty
+program are almost always larger."""
 EAGER = "eager"
 
 Call = Callable[..., Any]
 Programs = dict[str, str] | str
-"""Sources by the names of their plans, or why there are none."""
+"""Sources of programs by the names of their plans, or the reason why there are none."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -81,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
             row = {"problem": name, **tried(problems[name], adapter, programs, Path(folder))}
             said.append(row)
             print(as_text(row), flush=True)
-            if asked.json:  # after every problem: a machine that is lent may be gone
+            if asked.json:  # after every problem, because a borrowed machine may go away
                 whole = {"device": adapter.describe_device(), "workload": asked.workload, "problems": said}
                 asked.json.write_text(json.dumps(whole, indent=1) + "\n")
     return 0
@@ -100,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def plans_of(language: Language, named: list[str]) -> Iterator[Plan]:
-    """The first plan, those that one move makes of it, and those that are named. Raises InputError."""
+    """Yield the first plan, those that one move makes of it, and the named ones. Raises InputError for a bad name."""
     first = language.plan()
     yield first
     for move in language.moves:
@@ -117,7 +118,7 @@ def plans_of(language: Language, named: list[str]) -> Iterator[Plan]:
 def written(
     problems: dict[str, Problem], platform: str, plans: list[Plan], folder: Path, ahead: int
 ) -> Iterator[tuple[str, Programs]]:
-    """The programs of each problem: one problem after the other, or all of them before the first where some build."""
+    """Yield the programs of each problem. With `ahead` processes, these first build the programs of all problems."""
     if not ahead:
         for name, problem in problems.items():
             yield name, programs_of(problem, platform, plans)
@@ -128,11 +129,14 @@ def written(
 
 
 def built(problem: Problem, platform: str, plans: list[Plan], folder: Path) -> Programs:
-    """The programs, each called once: compilers remember what they have built. In a process of its own."""
+    """Return the programs of a problem after one call of each, which puts its build into the compiler's cache.
+
+    This runs in a process of its own.
+    """
     programs = programs_of(problem, platform, plans)
     adapter = platforms.find(platform).adapter
     adapter.prepare()
-    with suppress(Exception), torch.no_grad():  # what fails here fails again when it is timed, and is told then
+    with suppress(Exception), torch.no_grad():  # a failure here happens again in `tried`, which reports it
         instance = instantiate(problem, adapter.device())
         inputs, model = instance.inputs(0), instance.make_model()
         for source in programs.values() if isinstance(programs, dict) else ():
@@ -143,7 +147,7 @@ def built(problem: Problem, platform: str, plans: list[Plan], folder: Path) -> P
 
 
 def programs_of(problem: Problem, platform: str, plans: list[Plan]) -> Programs:
-    """By the names of their plans, those that differ; or why there are none."""
+    """Return the different programs of a problem by the names of their plans, or the reason why there are none."""
     language = find(platforms.find(platform))
     assert language is not None
     try:
@@ -161,7 +165,7 @@ def programs_of(problem: Problem, platform: str, plans: list[Plan]) -> Programs:
 
 
 def tried(problem: Problem, adapter: Adapter, programs: Programs, folder: Path) -> dict[str, Any]:
-    """Microseconds by plan; what goes wrong is said and stops nobody."""
+    """Return the median microseconds of each plan, and why plans failed. A failure does not stop the other plans."""
     if isinstance(programs, str):
         return {"untraceable": programs}
     instance = instantiate(problem, adapter.device())
@@ -192,7 +196,7 @@ def differences(plan: Plan, language: Language) -> str:
 
 
 def called(source: str, model: torch.nn.Module, instance: Instance, folder: Path) -> Call:
-    """The program, with the weights of the module."""
+    """Return the program's module with the weights of the problem's module."""
     path = folder / f"{hashlib.sha256(source.encode()).hexdigest()[:16]}.py"  # Triton reads a kernel's source there
     path.write_text(source)
     own = runpy.run_path(str(path))["ModelNew"](*instance.init_inputs()).to(instance.device)
@@ -211,9 +215,9 @@ def near(one: Any, other: Any) -> bool:
 
 
 def timed(calls: dict[str, Call], sets: list[list[Any]], adapter: Adapter) -> dict[str, list[float]]:
-    """Seconds of each in every round, by the device's clock.
+    """Return the seconds of each program in every round, by the device's clock.
 
-    Of several sets the first is not timed: while a device works on it, the host makes the others ready.
+    Of several sets of inputs the first is not timed: while the device works on it, the host launches the other calls.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     untimed, measured = (sets[:1], sets[1:]) if len(sets) > 1 else ([], sets)

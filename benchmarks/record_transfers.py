@@ -30,9 +30,9 @@ SIZES = {
     "smoothed_cross_entropy": ("ROWS=64", "CLASSES=301"),
     "single_gelu": ("ROWS=64", "COLUMNS=301"),
 }
-"""Sizes of the transfers that were recorded at other ones than the suite's."""
+"""Overrides for the transfers that were recorded at other sizes than the suite's."""
 PLATFORMS = {"Metal": "metal", "OpenCL": "opencl", "WGSL": "webgpu"}
-"""The platform of a recording, by words of its prompt's first line."""
+"""The platform of a recording, by a word of its prompt before the reference program."""
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _record(folder: Path, *, check: bool) -> bool:
-    """Record one transfer in both ways. Returns whether all answers were judged correct, as far as they were judged."""
+    """Record one transfer with and without the reference. Returns False if a judged answer is not correct."""
     program = (folder / "kernel.cu.py").read_text()
     exchange = folder / "exchange"
     answers = {way: _last_reply(exchange, program, with_reference=way) for way in (True, False)}
@@ -68,14 +68,14 @@ def _record(folder: Path, *, check: bool) -> bool:
 
 
 def _last_reply(exchange: Path, program: str, *, with_reference: bool) -> str:
-    """Return the answer that ended the recording of one way: that of a repair, where there was one."""
+    """Return the last answer of a recording with or without the reference: that of a repair, if there was one."""
     prompts = [path for path in sorted(exchange.glob("*.prompt.md")) if (program in path.read_text()) is with_reference]
     last = max(prompts, key=lambda path: "# Your last program" in path.read_text())
     return last.with_name(last.name.replace(".prompt.", ".reply.")).read_text()
 
 
 def _problem(name: str, exchange: Path) -> Path:
-    """Return the problem of a recording. Two families of the suite may have problems of one name."""
+    """Return the file of a recording's problem. Two families may have problems of one name, so `forward` decides."""
     prompt = next(exchange.glob("*.prompt.md")).read_text()
     forward = "def forward("
     return next(

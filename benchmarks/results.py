@@ -1,6 +1,6 @@
-"""Where measurements of a device go: a JSON file named after it, part by part, and a table of it in docs/benchmarks.md.
+"""Stores measurements of a device: part by part in a JSON file named after it, and as tables in docs/benchmarks.md.
 
-Parts are measured at different times, maybe of different commits: each has a receipt of its own.
+Parts may be measured at different times and for different commits, so each has a receipt of its own.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ EVALUATIONS = {
     "triton": ("a Triton program", 15.0, 4.0),
     "load_inline": ("a `load_inline` extension", 30.0, 5.0),
 }
-"""What a program is, and the seconds that its evaluation may take: cold and warm."""
+"""For each part: a description of its program, and the goals in seconds for a cold and a warm evaluation."""
 SPREAD = 0.02
-"""How far the speedups of fresh runs may be from their median."""
+"""Goal: the largest relative deviation of fresh runs' speedups from their median."""
 HALF_WIDTH = 0.01
+"""Goal: the half-width of a speedup's interval, as a share of the median."""
 RECOVERY = 30.0
-"""Seconds from a fault's verdict to a right one on the next program."""
+"""Goal: seconds from the verdict on a faulty program to a correct verdict on the next program."""
 
 
 def slug(device: str) -> str:
-    """A file's name for a device: without its maker and without what stands in parentheses. `NVIDIA H200 (…)`: h200."""
+    """Return a file name for a device, without its maker and parentheses: `NVIDIA H200 (…)` gives `h200`."""
     name = re.sub(r"\(.*?\)", " ", device).partition(",")[0]
     words = re.findall(r"[a-z0-9]+", name.lower())
     return "-".join(words[1:] or words) or "device"
 
 
 class Results:
-    """What is known about one device, on disk after every addition: whoever stops loses nothing."""
+    """The measurements of one device. Each addition goes to disk, so that an interrupted benchmark loses none."""
 
     def __init__(self, device: str, folder: Path, page: Path) -> None:
         self.path = folder / f"{slug(device)}.json"

@@ -4,8 +4,9 @@
     python benchmarks/search.py --measured --scripts 4    every program is really built, judged and timed
 
 A script says what every rewrite of every program gives: how fast it is, or that it is wrong, and which repair mends it.
-It depends on its seed and on the place of the program in the tree, not on who asks when, so all strategies meet the
-same answers. Programs double a tensor and do useless rounds besides, so their speeds are known. There are two kinds:
+It depends on its seed and on the program's place in the tree, and not on the strategy or the order of its questions, so
+all strategies get the same answers. Programs double a tensor and also do useless rounds, so their speeds are known.
+There are two kinds:
 
     smooth     every rewrite is better or worse than its parent by chance, up to what the device allows
     valleys    each way of computing has a limit, and a better way begins with a program that is slower
@@ -13,8 +14,8 @@ same answers. Programs double a tensor and do useless rounds besides, so their s
 Without `--measured` the loop, the strategies and their bookkeeping are the real ones, and a head-to-head returns the
 true ratio with a random error of 2 %. The result of a run is the true speed of the program that it calls best. Each
 strategy is compared with `linear` script by script: the mean ratio of speeds with a 95 % bootstrap interval, how often
-it was faster, equal and slower, and the p-value of a two-sided sign test. These scripts show what a strategy is for;
-how often real models meet a valley, only runs with models can tell.
+it was faster, equal and slower, and the p-value of a two-sided sign test. These scripts show where a strategy helps.
+How often valleys occur with real models, only runs with models can show.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
 KINDS = ("smooth", "valleys")
 """Kinds of scripts."""
 STRATEGIES = ("best-of:3", "beam:3", "tree")
-"""What is compared with `linear`."""
+"""Strategies that are compared with `linear`."""
 SLOWEST = 400
 """Useless rounds of a program whose logarithmic speed is 0."""
 USUAL_GAIN = math.log(1.3)
@@ -77,13 +78,14 @@ USUAL_GAIN = math.log(1.3)
 WRONG_SHARE, MENDED_SHARE = 0.25, 0.6
 """Share of rewrites that are wrong, and of repairs that mend one."""
 VALLEY_SHARE, VALLEY_DEPTH, VALLEY_RISE = 0.2, 0.15, 0.9
-"""Share of rewrites that begin a better way, how much slower they are at first, and how much higher its limit is."""
+"""Share of rewrites that begin a better way of computing, how much slower they are at first, and how much higher the
+limit of the new way is. Speeds are logarithms."""
 DEVICE_LIMIT = math.log(8.0)
 """Logarithm of the speed that no program of a smooth script exceeds."""
 LIMIT_MEAN = 0.3
-"""Mean distance from a first program to the limit of its way."""
+"""Mean logarithm by which the limit of a way of computing exceeds the fastest first program, in valleys."""
 NOISE = 0.02
-"""Standard deviation of a measured ratio's logarithm, where nothing is measured."""
+"""Standard deviation of the random error in the logarithm of a head-to-head's ratio, without `--measured`."""
 PROBLEM = """\
 import torch
 from torch import nn
@@ -117,7 +119,7 @@ class Node:
     """A program of a script."""
 
     place: str
-    """Its way through the tree: `2.0.1r0` is the first repair of the second rewrite of the first rewrite of the third
+    """Its path in the tree: `2.0.1r0` is the first repair of the second rewrite of the first rewrite of the third
     first program."""
     speed: float
     """Logarithm of its speed, if it is right."""
@@ -132,7 +134,7 @@ class Node:
 
 
 class Script:
-    """What a model answers: a function of the seed and of the program that is continued."""
+    """A model's answers: a function of the seed and of the program that is continued."""
 
     def __init__(self, kind: str, seed: int) -> None:
         self.kind = kind
@@ -158,7 +160,7 @@ class Script:
 
 
 class ScriptedAgents:
-    """Both agents: each call costs one of the budget, and the n-th rewrite of a program is always the same."""
+    """Both agents. Each call takes one from the budget. The n-th rewrite of a program is always the same."""
 
     reads_history = False
 
@@ -276,7 +278,7 @@ class Comparisons:
 
 
 def sign_test(faster: int, slower: int) -> float:
-    """Return the two-sided p-value of so many wins and losses, if both were equally likely."""
+    """Return the two-sided p-value of these numbers of wins and losses, if both were equally likely."""
     count, fewer = faster + slower, min(faster, slower)
     return min(1.0, 2 * sum(math.comb(count, k) for k in range(fewer + 1)) / 2**count)
 

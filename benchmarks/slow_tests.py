@@ -3,8 +3,8 @@
     make test-ci PYTEST_ARGS=--durations=600 | tee test-ci.log
     python benchmarks/slow_tests.py test-ci.log
 
-A test is slow if its own call took at least SECONDS. What its fixtures took is not counted, because other tests would
-have to make them instead. Measure on a quiet machine.
+A test is slow if its own call took at least SECONDS. The time of its fixtures is not counted, because without the test
+other tests would have to make them. Measure on a quiet machine.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pathlib import Path
 
 LIST = Path(__file__).resolve().parent.parent / "tests" / "slow_tests.txt"
 SECONDS = 1.5
-"""Tests that take longer are one in eighteen, and together they take two thirds of the time."""
+"""Seconds of a test's call from which on it is slow. One test in eighteen is; together these take two thirds of the
+time."""
 CALL = re.compile(r"^([\d.]+)s call +(\S.*)$", re.MULTILINE)
 
 
 def slow_tests(report: str) -> list[str]:
-    """The names of the slow tests, in alphabetical order, from what pytest prints with `--durations`."""
+    """Return the names of the slow tests in alphabetical order, from the output of pytest with `--durations`."""
     return sorted(name for seconds, name in CALL.findall(report) if float(seconds) >= SECONDS)
 
 

@@ -48,7 +48,7 @@ from kforge.store import Header, RunFolder, SuiteFolder, SuiteHeader, suite_path
 from kforge.store.folder import run_paths
 
 MOST_SECONDS, MOST_BYTES = 2.0, 200 * 2**20
-"""What each command may take."""
+"""Limits of each command: seconds, and bytes of memory."""
 PLATFORM, MODEL = "null", "replay:nowhere"
 """A platform and a model that every machine has. Nothing is asked or evaluated."""
 PAIRS, KERNEL_LINES, SPANS = 60, 120, 200
@@ -56,13 +56,13 @@ PAIRS, KERNEL_LINES, SPANS = 60, 120, 200
 
 
 class Measured(NamedTuple):
-    """What one command took."""
+    """Exit status, time and memory of one command."""
 
     command: str
     status: int
     seconds: float
     processor: float
-    """Processor seconds, which say more than seconds where others use the machine."""
+    """Processor seconds, which depend less on other processes than `seconds`."""
     bytes: int
     """Peak memory of the process."""
 

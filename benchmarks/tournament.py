@@ -1,4 +1,4 @@
-"""How often six programs of known order are ranked rightly while other processes use the machine.
+"""Measures how often six programs of known order are ranked rightly while other processes use the machine.
 
     python benchmarks/tournament.py                        twenty tournaments beside two processes at full load
     python benchmarks/tournament.py --runs 3 --hogs 0      three, on the machine as it is

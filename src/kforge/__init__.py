@@ -2,7 +2,7 @@
 
     fast = kforge.forge(module, example_inputs)    # a drop-in nn.Module, with fast.receipt
 
-Importing it is cheap: torch and the rest are imported by what needs them.
+Importing kforge is cheap: torch and other dependencies are imported when they are first used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Writes files that are either whole or absent, even after a crash, and never through a link.
 
 A temporary file in the same folder is written and synced, then renamed over the final name, then the folder is synced.
-Its name cannot be guessed and it must not exist yet, so that nobody can plant a symbolic link there; files that a
-killed writer left are removed by the next write. A file or folder of a run that is a symbolic link is refused: a folder
-that others made must not lead to files outside of it.
+Its name cannot be guessed and it must not exist yet, so that no other process can put a symbolic link there. Files that
+a killed writer left are removed by the next write. A file or folder of a run that is a symbolic link is refused: a
+folder that others made must not lead to files outside of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LARGEST = 256 * 2**20
-"""Bytes of a file that is read whole; those that kforge writes are far smaller."""
+"""Most bytes of a file that is read whole. Files that kforge writes are far smaller."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -51,8 +51,10 @@ def copy(source: Path, path: Path, *, within: Path | None = None) -> None:
 
 
 def read(path: Path, *, most: int = LARGEST) -> bytes:
-    """Return the content of a regular file. Raises RunError for a link, another kind of file or a file that is too
-    large, and OSError."""
+    """Return the content of a regular file.
+
+    Raises RunError for a link, another kind of file or a file that is too large, and OSError for other failures.
+    """
     try:
         return reading.content(path, most=most, follow=False)
     except OSError as error:

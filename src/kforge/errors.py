@@ -1,4 +1,4 @@
-"""Everything kforge raises on purpose.
+"""The exceptions that kforge raises on purpose.
 
 KforgeError
 ├── InputError                 exit status 2: the user can fix it, and the message says how in one line
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 
 class KforgeError(Exception):
-    """Root of the tree."""
+    """Base class of all exceptions of kforge."""
 
 
 class InputError(KforgeError):
@@ -62,7 +62,7 @@ class WaitingForReplies(KforgeError):
     """The exchange holds questions without a reply."""
 
     def __init__(self, pending: tuple[str, ...], empty: tuple[str, ...] = ()) -> None:
-        """`pending`: the names of the questions. `empty`: those of them whose reply is there, and has no text."""
+        """`pending`: the names of the questions. `empty`: the names of those whose reply file has no text."""
         super().__init__(pending, empty)
         self.pending = pending
         self.empty = empty
@@ -86,7 +86,7 @@ class CallRefused(KforgeError):
 
 
 BUDGET_SPENT = "budget spent"
-"""How the reason of a run that stopped at a budget begins. A larger budget lets such a run go on."""
+"""First words of the reason why a run stopped at a budget. A larger budget lets such a run go on."""
 
 
 class BudgetSpent(CallRefused):

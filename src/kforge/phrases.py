@@ -110,7 +110,7 @@ def cost(usage: Usage) -> str:
 
 
 def price(usage: Usage) -> str:
-    """Describe what calls cost. A price that is not known is said as such, and never as zero."""
+    """Describe what calls cost. An unknown price is called unknown, and never shown as zero."""
     if usage.cost_usd is None:
         return "price unknown" if usage.requests else "free"
     # four digits after the point, and never a zero for what was not free

@@ -47,7 +47,7 @@ class Answer(Record):
     """Exchange identities of the calls: one, and one more when the first answer could not be read."""
     usage: Usage
     labels: tuple[str, ...] = ()
-    """Facts about how the program was made that a reader should know and no evaluator can see: `algebraic`."""
+    """Facts that a reader should know about how the program was made, and that no evaluator can see: `algebraic`."""
     remarks: tuple[str, ...] = ()
     """What was unusual about the model's answers, a sentence each, for the user and for the next prompt."""
     unchanged: str | None = None
@@ -81,7 +81,7 @@ class Advice(Record):
     refused."""
     usage: Usage
     labels: tuple[str, ...] = ()
-    """Facts about how the recommendation was made that a reader should know: `images_not_seen`."""
+    """Facts that a reader should know about how the recommendation was made: `images_not_seen`."""
     remarks: tuple[str, ...] = ()
     """What was unusual about the model's answers, a sentence each."""
 
@@ -104,7 +104,7 @@ class NothingWorthTrying(NothingLeft):
 
 
 class Tried(Record):
-    """A recommendation that was followed from the present program, and the result."""
+    """A recommendation that was followed to rewrite the present program, and the result."""
 
     recommendation: Recommendation
     outcome: str
@@ -114,13 +114,13 @@ class Tried(Record):
 
 
 class Generator(Protocol):
-    """The generation agent F. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
+    """The generation agent F. It raises NothingLeft, and with a model also what `LanguageModel.complete` raises."""
 
     def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Generator:
         """Return the agent for the attempt with the index `step`. Equal prompts for two attempts are asked twice.
 
-        `attempts`: all attempts of the run so far, of which prompts tell. Several agents may be asked at the same time,
-        each in a thread of its own.
+        `attempts`: all attempts of the run so far, which prompts describe. Several agents may be asked at the same
+        time, each in a thread of its own.
         """
         ...
 
@@ -158,10 +158,13 @@ class Generator(Protocol):
 
 
 class Analyst(Protocol):
-    """The performance analysis agent G. It raises NothingLeft, or for a model what `LanguageModel.complete` does."""
+    """The performance analysis agent G.
+
+    It raises NothingLeft, and with a model also what `LanguageModel.complete` raises.
+    """
 
     reads_history: bool
-    """Whether it is told why rewrites were slower. Only then are slower rewrites profiled, which takes seconds each."""
+    """Whether its prompts say why rewrites were slower. Only then are slower rewrites profiled, in seconds each."""
 
     def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Analyst:
         """Return the agent for the attempt with the index `step`. `attempts`: all attempts of the run so far."""
@@ -178,8 +181,7 @@ class Analyst(Protocol):
     ) -> Advice:
         """Return one recommendation for the bottleneck with the highest impact, and up to two further ideas.
 
-        `tried`: what was recommended for this program before; what is given up among it is not recommended again.
-        `untried`: ideas for other programs of the run that nobody has followed. Raises NothingLeft if no change is
-        worth trying.
+        `tried`: earlier recommendations for this program. Those that are given up are not made again. `untried`: ideas
+        for other programs of the run that no attempt has followed. Raises NothingLeft if no change is worth trying.
         """
         ...

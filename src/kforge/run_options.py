@@ -169,7 +169,7 @@ def choose_model(given: str, settings: Settings) -> str:
 
 
 def extend(run: RunFolder, options: RunOptions, budgets: Budgets) -> RunOptions:
-    """Return the options of a run with the larger budgets that it got meanwhile, and gets now.
+    """Return the options of a run with the larger budgets that it got since it began, and with those given now.
 
     Raises InputError for a budget that is not larger than the one before, and for a run that ended for another reason.
     """

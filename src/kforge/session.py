@@ -139,7 +139,7 @@ class Session:
         check_images(options)
         platform = usable_platform(options.platform, settings, extra)
         remarks = check_models(options, settings)  # a bad name fails before a run exists
-        _origin_of_reference(options, settings, extra)  # and so does an unknown platform
+        _origin_of_reference(options, settings, extra)  # an unknown platform also fails before a run exists
         lent = judge is not None
         judge = judge or open_judge(platform, settings, options.policy, [root])
         judge.on_stage = watch
@@ -177,10 +177,10 @@ class Session:
         consent: Consent | None = None,
         budgets: Budgets | None = None,
     ) -> Self:
-        """Go on with a run as it was begun, with the judge of `begin`.
+        """Return the session of a run that was begun before, with the run's own options. `judge` is as in `begin`.
 
-        `consent`: what the user permits where others began the run. `budgets`: larger ones than before, with which a
-        run that has spent its own goes on. Raises InputError, also when a permission is missing.
+        `consent`: what the user permits if others began the run. `budgets`: larger budgets, with which a run that has
+        spent its own goes on. Raises InputError if the run cannot be resumed, or if a permission is missing.
         """
         began = time.monotonic()
         run.check_parts()
@@ -233,7 +233,7 @@ class Session:
             return look(seconds)
 
     def _remember(self, outcome: Outcome) -> None:
-        """Keep what worked: the smith's plan, or the program of a model that stayed correct and is proven faster."""
+        """Keep the result for later runs: the smith's plan, or a model's program that stayed correct and is faster."""
         best, header, reported = self.run.best(), self.run.header, self.run.reported()
         if best is None or reported is None or not self.run.is_signed(self.settings.signing_key):
             return
@@ -273,7 +273,7 @@ class Session:
         )
 
     def _is_smiths(self, attempt: Attempt) -> bool:
-        """Return whether the smith made this program for this user. Anybody can write a comment that says so."""
+        """Return whether the smith made this program for this user, by the run's signed options, not by the source."""
         options = self.options
         writer = first_writer(options.writers[attempt.index % len(options.writers)], options.seed)
         by_smith = options.model == BUILTIN or (attempt.parent is None and writer == BUILTIN)
@@ -305,7 +305,7 @@ class Session:
 
     @cached_property
     def _briefing(self) -> Briefing:
-        """What the agents of models are told in every question. It is measured when it is first needed."""
+        """Facts that agents on models get with every question. They are measured when they are first needed."""
         return Briefing(
             policy=self.options.policy,
             measured=measured_facts(self.judge, self.run.header.problem),

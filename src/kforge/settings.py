@@ -1,4 +1,4 @@
-"""Reads the environment and the config files. Nothing else does: everything is resolved once, into one type.
+"""Reads the environment and the config files. No other module does: everything is resolved once, into one type.
 
 The environment wins over `config.toml`, which wins over the default. A relative path is taken from the working
 directory, in `config.toml` from the folder that holds it. Keys live in the environment or in a key file of `NAME=VALUE`
@@ -35,7 +35,7 @@ WANTED = {str: "a string", list: "a list of strings", (int, float): "a number"}
 """The types in words, for messages."""
 LONGEST_TIMING = 600.0
 LARGEST_MEMORY = 10**6 * 1000**4
-"""Bytes. No machine has that much memory, and everything that is computed from it fits into 64 bits."""
+"""Largest memory limit in bytes. No machine has as much, and all numbers computed from it fit into 64 bits."""
 
 HANDED_DOWN = re.compile(
     r"PATH|HOME|TMPDIR|LANG|LC_(?:ALL|COLLATE|CTYPE|MESSAGES|NUMERIC|TIME)|XDG_CACHE_HOME"
@@ -85,7 +85,7 @@ class Settings:
     database: str = field(repr=False)
     """SQLAlchemy URL of the run index; it may hold a password."""
     limits: EvaluationLimits
-    """What one evaluation may take."""
+    """Limits of time and memory of one evaluation."""
     keys: Keys
     child_environment: Mapping[str, str] = field(repr=False)
     """The environment variables that child processes may see."""
@@ -107,9 +107,9 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] | None = None, *, memory: str = "") -> Settings:
-    """Return the settings by this environment, by default the process's. Raises InputError with one line for bad ones.
+    """Return the settings by this environment, by default the process's. Raises InputError for bad values.
 
-    `memory`: the value of the command's option.
+    `memory`: the value of the command's option `--memory`.
     """
     env = os.environ if environ is None else environ
     home = Path(env["HOME"]) if env.get("HOME") else Path.home()
@@ -255,7 +255,7 @@ def _keys(env: Mapping[str, str], file: Path) -> Keys:
 
 
 def _read_key_file(path: Path) -> dict[str, str]:
-    """Return keys from lines `NAME=VALUE`, as a shell would take them; empty if there is no such file.
+    """Return keys from lines `NAME=VALUE`, as a shell would read them; empty if there is no such file.
 
     Raises InputError if others may read the file, or for another line. No message quotes a line: it may hold a key.
     """

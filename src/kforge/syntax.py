@@ -48,7 +48,7 @@ def parsed(source: str) -> ast.Module:
 
 
 def _check_encoding(source: str) -> None:
-    """Raises Unparsable where the text, written to a file in UTF-8, would be read as another program.
+    """Raise Unparsable if the text, written to a file in UTF-8, would be read as another program.
 
     A comment in the first two lines may declare an encoding (PEP 263). Python obeys it in a file, but not in a string.
     """

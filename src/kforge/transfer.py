@@ -1,8 +1,8 @@
 """Carries the best program of a finished run to other platforms: the same problem is forged there, with that program as
 the reference implementation and, to compare, without it.
 
-Every target and way is a run of its own in the folder of runs. A run that is there already is not repeated, so a
-transfer that was interrupted goes on when it is started again.
+For each target, the folder of runs gets one run with the reference and one without it. A run that exists already is not
+repeated, so a transfer that was interrupted goes on when it is started again.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Transfer:
         return self.options.model_copy(update=update)
 
     def _work(self, options: RunOptions, judge: Judge, watch: Callable[[str], None]) -> tuple[RunFolder, bool]:
-        """Work on the run with these options. Returns it, and whether it waits for replies."""
+        """Work on the run with these options. Returns the run, and whether it waits for replies."""
         session = self._session(options, judge, watch)
         try:
             with session:
@@ -109,7 +109,7 @@ class Transfer:
         return session.run, False
 
     def _session(self, options: RunOptions, judge: Judge, watch: Callable[[str], None]) -> Session:
-        # as Session.begin keeps it: a run of a model has no plan, also where the smith wrote the reference
+        # as `Session.begin` stores it: a run of a model has no plan, even if the smith wrote the reference
         by_smith = first_writer(options.model, options.seed) == BUILTIN
         plan = (said_in(options.reference) or "") if by_smith else ""
         if (run := self._begun(options, plan)) is not None:

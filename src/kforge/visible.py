@@ -11,8 +11,8 @@ import unicodedata
 
 _OBEYED = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs", "Cn", "Co", "Me"})
 """Unicode categories: control characters, format characters (bidirectional, zero width, tags), line and paragraph ends,
-other spaces than the one of the keyboard, characters that nobody has defined yet or only some fonts have, and marks
-that are drawn around or over a letter.
+all spaces except the ASCII one, characters that Unicode has not defined or that only some fonts have, and marks that
+are drawn around or over a letter.
 
 Lone surrogates are left to the stream's encoder, which knows which of them stand for bytes of a file's name."""
 _BLANK = frozenset(
@@ -29,7 +29,7 @@ _SPELLED = {"\n": "\\n", "\r": "\\r", "\t": " "}
 
 
 def visible(text: str) -> str:
-    """The text on one line, with every character in it either shown as it is or escaped (`\\x1b`, `\\u202e`)."""
+    """Return the text on one line, with every character either shown as it is or escaped (`\\x1b`, `\\u202e`)."""
     if text.isascii() and text.isprintable():
         return text
     shown, marks = [], 0
@@ -45,7 +45,7 @@ def command(*parts: object) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Like `visible`, for a text of several lines, whose line ends are kept."""
+    """Return a text of several lines with each line made `visible`; line ends are kept."""
     return "\n".join(map(visible, text.split("\n")))
 
 

@@ -31,7 +31,7 @@ PROFILE_LINES = 110
 
 
 class AnalysisAgent:
-    """Reads the profile of a correct program and gives one recommendation."""
+    """Reads the profile of a correct program and gives one recommendation, with up to two further ideas."""
 
     reads_history = True
 
@@ -44,7 +44,7 @@ class AnalysisAgent:
         profile_as: str = "text",
         images: Sequence[Image] = (),
     ) -> None:
-        """`profile_as`: `text`, `image` or `both`. `images`: those that the user gave, which go with every question."""
+        """`profile_as`: `text`, `image` or `both`. `images`: the user's images, which go with every question."""
         self.model = model
         self.platform = platform
         self.briefing = briefing or Briefing()
@@ -69,10 +69,11 @@ class AnalysisAgent:
         tried: Sequence[Tried] = (),
         untried: Sequence[Recommendation] = (),
     ) -> Advice:
-        """Ask the model, and once more when the answer cannot be read. After that use its prose as the action, labelled
-        so. A model that refuses images is asked with text alone, and the advice is labelled so.
+        """Ask the model for recommendations, and once more if the answer cannot be read.
 
-        Raises NothingWorthTrying if the model says so, with evidence.
+        If the second answer cannot be read either, its prose becomes the action of a recommendation with the bottleneck
+        `unstructured answer`. A model that refuses images is asked with text alone, and the advice gets the label
+        `images_not_seen`. Raises NothingWorthTrying if the model sees nothing worth trying, and gives evidence for it.
         """
         facts = {
             **task_facts(problem, workload, self.briefing.measured, self.attempts),
@@ -95,7 +96,7 @@ class AnalysisAgent:
             reply = self.model.complete(asked)
             if reply.finish != IMAGES_REFUSED:
                 return self._advice(tried, asked, reply)
-            # remembered, so that the next questions of the run do not begin with a refusal
+            # remembered, so that the next questions of the run are asked without images
             self._refused.add(asked.identity)
             refused, cost = (asked.identity,), reply.usage
         try:
@@ -111,7 +112,7 @@ class AnalysisAgent:
         return advice.model_copy(update=update)
 
     def _advice(self, tried: Sequence[Tried], asked: Request, reply: Reply | None = None) -> Advice:
-        """Return the ideas in the model's answer to this question. `reply`: the answer, if it was asked.
+        """Return the ideas in the model's answer to a question. `reply`: the answer, if the model was asked already.
 
         Raises NothingWorthTrying if that is the answer.
         """
@@ -138,7 +139,7 @@ class AnalysisAgent:
         return Advice(recommendation=first, others=tuple(others), requests=requests, usage=usage, remarks=remarks)
 
     def _drawn(self, profile: Profile, workload: Workload) -> tuple[Image, ...]:
-        """Return the profile as an image, where it is to be shown as one."""
+        """Return the profile as one image; none if profiles are given as text only."""
         if self.profile_as == "text":
             return ()
         return (Image.of(draw(profile, workload), measured=True),)
@@ -146,7 +147,7 @@ class AnalysisAgent:
     def _question(
         self, facts: Mapping[str, object], *, drawn: tuple[Image, ...] = (), given: tuple[Image, ...] = ()
     ) -> Request:
-        """Return the question, with images or without; without, the profile is always there as text."""
+        """Return the question, with or without images. Without a drawn profile, it has the profile as text."""
         shown = {
             "text": not drawn or self.profile_as == "both",
             "drawn": len(drawn),
@@ -183,9 +184,9 @@ def _not_given_up(ideas: Ideas, tried: Sequence[Tried]) -> Ideas:
 
 
 def _doubts(evidence: str, asked: Request, reply: Reply) -> tuple[str, ...]:
-    """Return a remark on evidence that is in nothing that the agent was shown.
+    """Return a remark if the evidence names quantities that the agent was not shown.
 
-    An answer that cost no call was recorded for the profile of another run, and is not held to this one's.
+    A replayed answer, which cost no call, is not checked: it was given for the profile of another run.
     """
     shown = "\n".join(message.text for message in asked.messages)
     invented = unfounded(evidence, shown) if reply.usage.requests else ()
@@ -195,7 +196,7 @@ def _doubts(evidence: str, asked: Request, reply: Reply) -> tuple[str, ...]:
 
 
 def _from_prose(replies: Sequence[Reply], reason: str) -> Recommendation:
-    """Return a recommendation made from a model's prose, where it does not keep to the required form; labelled so."""
+    """Return a recommendation made from the prose of a model whose answers do not have the required form."""
     prose = next((text for reply in replies if (text := without_thinking(reply.text).strip())), "")
     return Recommendation(
         bottleneck="unstructured answer",

@@ -1,4 +1,4 @@
-"""What both agents are given besides the question: the rules, what was measured, and how prompts are written."""
+"""The facts that both agents get with every question: rules, measurements, and how prompts are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Briefing:
-    """What an agent knows in every question of a run."""
+    """The facts and settings that all questions of a run share."""
 
     policy: EvaluationPolicy = field(default_factory=EvaluationPolicy)
     measured: MeasuredFacts = field(default_factory=MeasuredFacts)

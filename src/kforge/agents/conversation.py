@@ -1,4 +1,4 @@
-"""What is said again to a model whose answer could not be read."""
+"""Repeats an unreadable answer to the model that gave it, before the model is asked again."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ EMPTY = "(an empty answer)"
 
 
 def said(reply: Reply) -> Message:
-    """Return the model's own answer as a message of the conversation that goes on."""
+    """Return the model's own answer, shortened, as a message of the continued conversation."""
     text = trim(reply.text, MOST_LINES, MOST_CHARS) if reply.text.strip() else EMPTY
     return Message(role="assistant", text=text, fingerprint=text)

@@ -6,7 +6,7 @@
     the lines that take their place
     >>>>>>> REPLACE
 
-The searched lines must occur exactly once: a guess at what was meant would make a program that nobody wrote.
+The searched lines must occur exactly once: a guess at what was meant would make a program that the model did not write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Replacement(NamedTuple):
 
 
 def read_edits(answer: str) -> list[Replacement] | GenerationFailure:
-    """Return the edits of an answer in order; none where it has none. A failure says which edit is not whole."""
+    """Return the edits of an answer in order; an empty list if it has none. A failure says which edit is incomplete."""
     edits: list[Replacement] = []
     parts: list[list[str]] = []
     indent = ""

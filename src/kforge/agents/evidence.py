@@ -23,7 +23,7 @@ _UNITS = {
         "bytes": 1.0,
     },
 }
-"""For each kind of quantity its units, in lower case, with their sizes."""
+"""For each kind of quantity its units, in lower case, with their sizes in the kind's own unit."""
 _NAMES = sorted((name for units in _UNITS.values() for name in units), key=len, reverse=True)
 _QUANTITY = re.compile(
     rf"(?<![\w.])(?P<number>\d+(?:,\d{{3}})*(?:\.\d+)?) ?(?P<unit>{'|'.join(map(re.escape, _NAMES))})(?![\w/])",
@@ -34,7 +34,7 @@ LOOSE = 0.02
 
 
 class Quantity(NamedTuple):
-    """A number with its unit, in the kind's own unit: seconds, bytes, …"""
+    """A number with its unit. `value` and `precision` are in the kind's own unit: seconds, bytes, …"""
 
     text: str
     kind: str
@@ -44,9 +44,9 @@ class Quantity(NamedTuple):
 
 
 def unfounded(evidence: str, shown: str) -> tuple[str, ...]:
-    """Return the quantities of the evidence, as written, that what the agent was shown does not have.
+    """Return the quantities of the evidence, as written, that do not occur in the text that the agent was shown.
 
-    A quantity may be rounded, in another unit, and a share may be what another one leaves of the whole.
+    A quantity may be rounded or have another unit, and a share may be the complement of a shown share.
     """
     known = list(_quantities(shown))
     return tuple(

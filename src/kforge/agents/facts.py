@@ -1,4 +1,4 @@
-"""What an engineer asks before writing a program: the device, PyTorch's own time, tolerances, and the cases."""
+"""Facts that prompts give about a task: the device, PyTorch's own time, the tolerances, and the cases."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from kforge.records import Attempt, EvaluationPolicy, HotSpot, Problem, Workload
 
 MOST_OPERATORS = 8
-"""Operators of eager mode that a prompt lists, the largest first: the rest is hardly ever worth a thought."""
+"""Most operators of eager mode that a prompt lists, the most expensive first. The others hardly ever matter."""
 LEAST_SHARE = 0.01
 """Share of eager's time below which an operator is not listed."""
 
 
 @dataclass(frozen=True)
 class MeasuredFacts:
-    """What was measured before the first program: the device, and PyTorch itself on the problem."""
+    """Measurements from before the first program: the device, and PyTorch itself on the problem."""
 
     device: str = ""
     """Facts about the device, a line each; empty where they are not known."""
     seconds: float = 0.0
     """Seconds of one call in eager mode; zero where it was not measured."""
     operators: tuple[HotSpot, ...] = ()
-    """What eager mode runs, the largest first."""
+    """The operators that eager mode runs, the most expensive first."""
 
 
 def original(problem: Problem, platform: str) -> Candidate:
@@ -73,7 +73,7 @@ def rule_facts(policy: EvaluationPolicy, workload: Workload) -> dict[str, object
 
 
 def _cases(workload: Workload) -> list[tuple[str, str]]:
-    """Return the kinds of cases that inputs of these dtypes can have, each with a line."""
+    """Return the kinds of cases that inputs of these dtypes can have, each with a line that explains it."""
     dtypes = {spec.dtype for spec in workload.inputs}
     has_integers = any(dtype.startswith(("int", "uint", "bool")) for dtype in dtypes)
     has_floats = any("float" in dtype or "complex" in dtype for dtype in dtypes)
@@ -82,7 +82,10 @@ def _cases(workload: Workload) -> list[tuple[str, str]]:
 
 
 def _baselines(measured: MeasuredFacts, attempts: Sequence[Attempt]) -> list[str]:
-    """Return what a call takes by PyTorch itself: as races measured it last, else as it was profiled."""
+    """Return the time of a call in PyTorch itself, a line for each baseline.
+
+    The times are those of the latest races. Without a race, the time is that of the profile of eager mode.
+    """
     for attempt in reversed(attempts):
         verdict = attempt.verdict
         if isinstance(verdict, Correct) and verdict.comparisons:

@@ -129,7 +129,7 @@ class GenerationAgent:
         candidate: Candidate | None = None,
         **facts: object,
     ) -> Answer:
-        """Ask for a program, and once more when the answer cannot be read. `candidate`: what edits are applied to."""
+        """Ask for a program, and once more if the answer cannot be read. `candidate`: the program that edits change."""
         asked = self._question(template, problem, workload, {**facts, "candidate": candidate})
         reply = self.model.complete(asked)
         read = self._read(reply, candidate)

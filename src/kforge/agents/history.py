@@ -1,4 +1,4 @@
-"""What the agents are told of earlier attempts: a line for each, and what a losing rewrite changed."""
+"""Describes earlier attempts for prompts: a line for each, and the changes of rewrites that were slower."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 LONGEST_IDEA = 240
 """Most characters of an idea or a reason in a line of the history."""
 MOST_DIFFERENCES = 2
-"""Losing rewrites whose changes are shown, the latest ones."""
+"""Number of slower rewrites, the latest ones, whose changes are shown."""
 DIFFERENCE_LINES, DIFFERENCE_CHARS = 80, 5000
-"""How much of the changes of one losing rewrite is shown."""
+"""Most lines and characters of the changes of one slower rewrite that are shown."""
 
 
 def lines(attempts: Sequence[Attempt]) -> list[str]:
@@ -68,7 +68,7 @@ def standing(verdict: Correct) -> list[str]:
 
 
 def differences(attempts: Sequence[Attempt], candidate: Candidate) -> list[str]:
-    """Return what the latest rewrites changed that were slower than this program, each as a unified diff."""
+    """Return the changes of the latest rewrites that were slower than this program, each as a unified diff."""
     lost = [
         each
         for each in attempts
@@ -124,7 +124,7 @@ def last_correct(chain: Sequence[Attempt]) -> Candidate | None:
 
 
 def remarks(chain: Sequence[Attempt]) -> tuple[str, ...]:
-    """Return what was unusual about the answer under repair."""
+    """Return what was unusual about the model's answer for the program under repair, a sentence each."""
     return chain[0].remarks if chain else ()
 
 

@@ -1,4 +1,4 @@
-"""Stands in for the performance analysis agent in a run that goes without it."""
+"""Replaces the performance analysis agent in a run without one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NoAnalysis:
 
     def recommend(
         self,
-        problem: Problem,  # noqa: ARG002 - as G is asked
+        problem: Problem,  # noqa: ARG002 - the protocol's arguments
         workload: Workload,  # noqa: ARG002
         candidate: Candidate,  # noqa: ARG002
         profile: Profile,  # noqa: ARG002

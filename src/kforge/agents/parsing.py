@@ -1,4 +1,4 @@
-"""Reads the program in what models really send: a whole file, or edits of the last one.
+"""Reads the program from a model's answer, in the forms that models send: a whole file, or edits of the last one.
 
 Nothing here runs or imports what it reads, and no text makes it raise.
 """
@@ -43,8 +43,7 @@ class ReadProgram(NamedTuple):
 
     source: str
     remark: str = ""
-    """What the model and the user should know about the answer, in a sentence; empty where it is as it was asked
-    for."""
+    """What the model and the user should know about the answer, in a sentence; empty if it has the required form."""
 
 
 def parse_program(text: str, finish: str = "stop", base: str | None = None) -> ReadProgram | GenerationFailure:

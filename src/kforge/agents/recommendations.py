@@ -1,4 +1,4 @@
-"""Reads recommendations from what a model really sends. No text makes it raise."""
+"""Reads recommendations from a model's answer, in the forms that models really send. No text makes it raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIELDS = ("bottleneck", "action", "rationale", "evidence", "expected_gain")
 NOTHING_LEFT = "nothing_left"
 """The key under which a model says why no further change is worth trying."""
 MOST_IDEAS = 3
-"""Most ideas of one answer: one is followed, and what was thought of later programs is seldom right for more."""
+"""Most ideas in one answer. One is followed at once, and more than two others would seldom still be right later."""
 _LABEL = re.compile(r"^[\s>*_#\-\d.]*(?P<name>[A-Za-z][A-Za-z _\-]{0,30}?)[*_`\s]*:[*_\s]*(?P<value>.*)$")
 
 
@@ -35,9 +35,9 @@ Ideas = tuple[Recommendation, ...]
 
 
 def parse_recommendations(text: str, finish: str = "stop") -> Ideas | NothingToTry | Unreadable:
-    """Return the ideas in an answer: a JSON object or a list of up to three in a block or bare, or lines of
-    `key: value`; or that the answer sees nothing left worth trying.
+    """Return the ideas in an answer, or that it sees nothing left worth trying, or why it cannot be read.
 
+    The answer may have one JSON object or a list of up to three, in a code block or bare, or lines of `key: value`.
     `finish`: why the answer ended, as the provider says.
     """
     answer = without_thinking(plain(text[:LONGEST]))

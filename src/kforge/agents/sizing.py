@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from kforge.prompts import Rendered
 
 MOST_TOKENS = 24_000
-"""Tokens of a prompt unless told otherwise: models lose facts in contexts over about 32 thousand tokens, and the answer
-needs room as well."""
+"""Most tokens of a prompt by default: models lose facts in contexts over about 32 thousand tokens, and the answer needs
+room as well."""
 KEPT_LINES = 8
-"""Attempts whose lines stay when the history is shortened: the latest ones."""
+"""Number of latest attempts whose lines stay when the history is shortened."""
 
 Facts = dict[str, object]
 
@@ -39,8 +39,9 @@ STEPS: tuple[tuple[str, str, Callable[[Facts], Facts]], ...] = (
     ("parts of the profile", "profile_lines", _without("profile_lines", 45)),
     ("the last correct program", "last_correct", _without("last_correct", None)),
 )
-"""What is left out, in this order: its name in the prompt, the fact that holds it, and how the facts change. All of it
-is marked as measured, so that a recording made on another machine, where texts have other lengths, still replays."""
+"""Parts of a prompt that are left out, in this order. Each has its name in the prompt, the fact that holds it, and a
+function that shortens the facts. All parts are marked as measured, so that a recording made on another machine, where
+texts have other lengths, still replays."""
 
 
 def fitted(
@@ -66,5 +67,5 @@ def fitted(
 
 
 def tokens(messages: Sequence[Rendered]) -> int:
-    """Return about how many tokens the messages have."""
+    """Return the estimated number of tokens of the messages."""
     return sum(len(message.text.encode()) for message in messages) // BYTES_PER_TOKEN

@@ -1,4 +1,4 @@
-"""The question that an agent would ask, without asking a model."""
+"""Finds the question that an agent would ask, without asking a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class _Prompted(Exception):
-    """Carries the question out of an agent."""
+    """Carries a request from `Unasked` through the agent to `question`."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request.identity)
@@ -19,7 +19,7 @@ class _Prompted(Exception):
 
 
 class Unasked:
-    """A model that is never asked, for agents whose question is wanted and not an answer."""
+    """A model that answers nothing: it raises the agent's request as an exception, which `question` catches."""
 
     name = "client"
 

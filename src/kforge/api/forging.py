@@ -96,10 +96,10 @@ def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = Fals
     file, its `Model` is used, with the weights that its constructor makes. If the problem was a live module, the run
     has its weights but not its class, so that a call which the program cannot serve raises InputError.
 
-    The run's program runs in this process, and so does a problem file. If somebody else made the run, they run only
-    with `trust=True`.
+    The run's program runs in this process, and so does a problem file. If this user did not make the run on this
+    machine, they run only with `trust=True`.
 
-    Raises InputError if the run is unknown or somebody else made it, or if `module` does not compute what the run's
+    Raises InputError if the run is unknown, if it needs `trust=True`, or if `module` does not compute what the run's
     module computed. Raises NothingCorrect if no attempt of the run was correct.
     """
     if not isinstance(run, str | Path):
@@ -122,7 +122,10 @@ def load(run: str | Path, module: nn.Module | None = None, *, trust: bool = Fals
 
 
 def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> None:
-    """Raise InputError if somebody else made the run or changed its program, unless `trust` is true."""
+    """Raise InputError if this user's key did not sign the run or its result, unless `trust` is true.
+
+    For a trusted run with unsigned parts, InputError is raised if the readable files differ from the code.
+    """
     if trust:
         if not run.is_all_signed(chosen.signing_key):
             _must_be_readable(run)
@@ -140,8 +143,10 @@ def _must_be_ours(run: RunFolder, chosen: settings.Settings, *, trust: bool) -> 
 
 
 def _must_be_readable(run: RunFolder) -> None:
-    """Raise InputError if `problem.py` or `best.py` differs from the code that would run. A caller who trusts a run has
-    read these files."""
+    """Raise InputError if `problem.py` or `best.py` differs from the code that would run.
+
+    A caller who trusts a run is supposed to have read these two files.
+    """
     run.readable_problem()
     best = run.path / "best.py"
     if run.best() is not None and run.best_path != best:

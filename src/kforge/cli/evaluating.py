@@ -53,7 +53,7 @@ def evaluate(
         documents.print_json(documents.evaluation(evaluation) | documents.sanitization(sanitization))
     else:
         _print(evaluation, sanitization, timings=report.timings)
-    if report.receipt is not None:  # last: whatever becomes of the file, the verdict is printed
+    if report.receipt is not None:  # written last, so that the verdict is printed even if writing fails
         proof = signed(Proof(problem=problem, candidate=candidate, evaluation=evaluation), chosen.signing_key)
         durable.write(report.receipt.absolute(), proof.to_json(indent=2) + "\n")
     found = sanitization is not None and sanitization.finding is not None
@@ -61,7 +61,7 @@ def evaluate(
 
 
 def _must_be_writable(receipt: Path) -> None:
-    """Raises InputError if a receipt cannot be written there, before minutes are spent on what it would say."""
+    """Raise InputError if the receipt cannot be written. This is checked first, because an evaluation takes minutes."""
     folder = receipt.absolute().parent
     if receipt.is_dir():
         raise InputError(f"cannot write the receipt {receipt}: it is a folder")

@@ -1,4 +1,4 @@
-"""`forge` and `resume`: run the loop from the first or the next attempt to its end."""
+"""`forge` and `resume`: run the loop to its end, from its first attempt or from where it was interrupted."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that a user names, without a byte-order mark and with plain line ends. Raises InputError if
-    it cannot be read."""
+    """Return the text of a file that a user names, without a byte-order mark and with LF line ends. Raises InputError
+    if it cannot be read."""
     try:
         return reading.text(path, streams=True).replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -85,7 +85,8 @@ def _reference(material: Material, root: Path) -> tuple[str, str]:
 
 
 def _platform_for(writer: str, chosen: Settings, platform_dirs: list[Path]) -> str:
-    """Return the platform to use for this writer of programs; print a note where it is not the usual one."""
+    """Return the platform to use for this writer of programs (the model, or the built-in generator). Print a note if it
+    is not the usual platform."""
     name, usual = (platform_at_hand(chosen, platform_dirs, model=model) for model in (writer, ""))
     if name != usual:
         reason = f"the built-in generator has no kernel language for {usual}"
@@ -117,9 +118,10 @@ def begin(
 def resume(
     name: str, allowed: Permission, limits: Limits, *, root: Path | None = None, workers: int = 1, json: bool
 ) -> int:
-    """Resume a run or a suite. `workers`: how many problems of a suite are worked on at once.
+    """Resume a run or a suite, and return the exit status. `workers` is the number of a suite's problems that are
+    worked on at once.
 
-    Raises InputError, also for a run made by others that the user does not permit.
+    Raises InputError for an invalid option, and for a run made by others that the user does not permit.
     """
     chosen = settings.load()
     root = root or chosen.runs
@@ -140,7 +142,8 @@ def resume(
 
 
 def _work(session: Session, *, json: bool, key: Key | None = None) -> int:
-    """Work on a run to its end. `key` belongs to the user who resumes the run, which others may have begun."""
+    """Work on a run until it ends or waits, and return the exit status. `key` is the signing key of the user who
+    resumes a run, which others may have begun. It is None for a new run."""
     try:
         outcome = _watch(session)
     except WaitingForReplies as waiting:
@@ -164,7 +167,8 @@ def _is_ours(run: RunFolder, key: Key | None) -> bool:
 
 
 def _status(run: RunFolder) -> int:
-    """Return 0 for a correct program that is not slower than the original."""
+    """Return the exit status: 0 if the run has a correct program that is not slower than the original, otherwise
+    NOT_FOUND."""
     reported = run.reported()
     if reported is None or reported.correct is None:
         return NOT_FOUND
@@ -173,7 +177,7 @@ def _status(run: RunFolder) -> int:
 
 
 def _watch(session: Session) -> Outcome:
-    """Carry the run to its end and show its progress."""
+    """Work on the run until it ends, show its progress, and return its outcome."""
     run, header = session.run, session.run.header
     title = f"{header.problem.name} on {header.platform} with {header.model} → {run.path}"
     earlier, _ = run.attempts(), run.outcome()  # a damaged run gets one error line and no other output
@@ -190,7 +194,7 @@ def _watch(session: Session) -> Outcome:
 
 
 def _wait(run: RunFolder, waiting: WaitingForReplies, *, json: bool, is_ours: bool) -> int:
-    """Print which questions wait for an answer, and how to go on."""
+    """Print which questions wait for an answer, and how to continue the run. Returns the exit status."""
     questions = [each for each in Exchange(run.exchange).waiting() if each.name in waiting.pending]
     if json:
         documents.print_json({**documents.run(run, None), **waiting_document(questions), **whose(is_ours=is_ours)})

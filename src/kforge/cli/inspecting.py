@@ -1,4 +1,4 @@
-"""`show`, `runs` and `platforms`: print what exists."""
+"""`show`, `runs` and `platforms`: print runs, suites and platforms."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 SUMMARY = "summary"
 """The name under which the summary of a finished run is kept."""
 IN_MEMORY = "sqlite://"
-"""The index for a folder that may be read but not written."""
+"""URL of an index in memory, for a folder in which no index can be written."""
 
 
 def show(name: str | None, *, root: Path | None, diff: bool = False, json: bool) -> int:
-    """Show a run or a suite; the latest one when no name is given. `diff`: with what each program changed.
+    """Show a run or a suite; the latest one if no name is given. With `diff`, also show what each program changed.
 
-    Raises RunError when the folder holds none, and InputError for a folder that does not exist.
+    Raises RunError if there is no such run, and InputError if the folder `root` does not exist.
     """
     chosen = settings.load()
     root = _root(root, chosen)
@@ -89,7 +89,7 @@ def latest(root: Path) -> str:
 
 
 def _how_to_go_on(run: RunFolder, status: str, questions: Sequence[Question]) -> Iterator[str]:
-    """Yield the command that goes on with a run; nothing for a finished run."""
+    """Yield lines that say how to continue a run; nothing for a finished run."""
     if status == "running":
         yield "running: another process works on this run now"
     elif status == "interrupted" and questions:
@@ -103,7 +103,7 @@ def _how_to_go_on(run: RunFolder, status: str, questions: Sequence[Question]) ->
 
 
 def _root(given: Path | None, chosen: Settings) -> Path:
-    """The folder of runs. Raises InputError when the user names one that is not there."""
+    """Return the folder of runs. Raises InputError if the user names one that does not exist."""
     if given is not None and not given.is_dir():
         raise InputError(f"-o {given}: there is no such folder")
     return given or chosen.runs
@@ -113,7 +113,8 @@ def _root(given: Path | None, chosen: Settings) -> Path:
 
 
 class RunRow(NamedTuple):
-    """A run or suite in the list: its name on one line, its result on the next."""
+    """A run or suite in the list: its name and what it works on for the first line, its state and result for the
+    second."""
 
     id: str
     created: str
@@ -149,7 +150,8 @@ def runs(*, root: Path | None, json: bool) -> int:
 
 
 def _listing(root: Path, chosen: Settings) -> Listing:
-    """Return the runs under a root; in memory where the default index cannot be used. Raises InputError for another."""
+    """Return the runs under a root. If the default index cannot be used, use one in memory. Raises InputError if a
+    configured index cannot be used, and RunError for a symbolic link that others may have planted."""
     url = index_url(root) if chosen.database == index_url(chosen.runs) else chosen.database
     try:
         return list_runs(root, url)
@@ -170,8 +172,8 @@ def _names(ids: Sequence[str]) -> dict[str, str]:
 def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool]:
     """Return a run of the index as its files describe it, and whether the user made all of it.
 
-    Others may have edited the index. All files of a finished run are read once, for their signatures; what they say is
-    kept, signed.
+    The index may have been edited by others. The files of a finished run are read once, and their signatures are
+    checked. Its summary is then kept with a signature of its own.
     """
     path = root / listed.id
     if (kept := derived.read(path, SUMMARY, RunSummary, key)) is not None:
@@ -189,7 +191,8 @@ def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool
 
 
 def _waiting(path: Path) -> list[Question]:
-    """Return what a run waits for. An error in its exchange becomes a note, so that other runs are still listed."""
+    """Return the questions that a run waits for. An error in its exchange becomes a note, so that other runs are still
+    listed."""
     try:
         return Exchange(path / "exchange").waiting()
     except RunError as error:

@@ -39,7 +39,7 @@ def finite(value: float | None) -> float | None:
 
 
 def writable(folder: Path | None) -> Path | None:
-    """Return the value unchanged. Raises BadParameter if it is a folder in which no run can be written."""
+    """Return the value unchanged. Raises BadParameter if no run can be written in this folder."""
     if folder is not None:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not there.is_dir():
@@ -98,7 +98,7 @@ PromptStyle = Annotated[
     PromptSet, typer.Option("--prompts", help="How the agents are asked; zero-shot is plain, for comparison.")
 ]
 PROMPT_TOKENS = 24_000
-"""As `kforge.agents.sizing.MOST_TOKENS`, which is not imported here, so that `kforge --help` answers at once."""
+"""Equal to `kforge.agents.sizing.MOST_TOKENS`, which is not imported here, so that `kforge --help` answers at once."""
 PromptTokens = Annotated[
     int, typer.Option("--prompt-tokens", min=1000, help="Leave less important parts out of longer prompts.")
 ]
@@ -120,7 +120,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a run may cost. No call of a model begins that could pass a limit."""
+    """Limits of a run's cost and time. No model call begins that could exceed a limit."""
 
     budget_usd: Annotated[
         Optional[float],  # noqa: UP045
@@ -216,7 +216,7 @@ class Growth(Limits):
 
 @dataclasses.dataclass(frozen=True)
 class Asking:
-    """Which prompt is shown, and how it is written."""
+    """The options that choose the prompt to show, and how it is written."""
 
     step: Annotated[Step, typer.Option("--step", help="The question of the loop that is shown.")] = Step.GENERATE
     state: Annotated[
@@ -228,7 +228,8 @@ class Asking:
 
 @dataclasses.dataclass(frozen=True)
 class Material:
-    """What the agents get besides the problem: a program to start from, one to learn from, and images."""
+    """Material that the agents get besides the problem: a program to start from, a program to learn from, and
+    images."""
 
     seed: Annotated[
         Optional[Seed],  # noqa: UP045
@@ -335,7 +336,8 @@ Workers = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class CrewSize:
-    """How many problems of a suite are worked on at once."""
+    """The parallelism of a suite: the number of problems that are worked on at once, and of processes that build in
+    advance."""
 
     workers: Workers = 1
     builders: Annotated[
@@ -345,7 +347,7 @@ class CrewSize:
 
 @dataclasses.dataclass(frozen=True)
 class EarlierSuite:
-    """A suite that was begun earlier, to go on with."""
+    """The options for continuing an earlier suite: its folder, and whether to trust its code."""
 
     going_on: Annotated[
         Optional[str],  # noqa: UP045
@@ -356,7 +358,7 @@ class EarlierSuite:
 
 @dataclasses.dataclass(frozen=True)
 class Permission:
-    """What a run that others made may do."""
+    """What the user permits to a run, suite or receipt that others made."""
 
     trust: Trust = False
     problem: SameProblem = None
@@ -371,7 +373,7 @@ class Permission:
 
 @dataclasses.dataclass(frozen=True)
 class Exports:
-    """Files of profilers that ran elsewhere."""
+    """Profiler files that were made elsewhere, and the number of module calls that they contain."""
 
     imports: Annotated[
         Optional[list[Path]],  # noqa: UP045
@@ -407,7 +409,7 @@ class Serving:
 
 @dataclasses.dataclass(frozen=True)
 class ReportOptions:
-    """What is printed about an evaluation, and where."""
+    """The output options of an evaluation: timings, a receipt file, and JSON."""
 
     timings: Annotated[bool, typer.Option("--timings", help="Show where the evaluation's own time went.")] = False
     receipt: Annotated[

@@ -35,8 +35,9 @@ def profile(
     image_out: Path | None,
     json: bool,
 ) -> int:
-    """Print the page. With imported files alone nothing is run; a problem adds its roofline; a candidate is profiled
-    here, and its counters come from the files. Raises InputError if a file cannot be read, or if a part is missing."""
+    """Print the page, and return the exit status. With imported files alone nothing is run. A problem adds its
+    roofline. A candidate is profiled here, with counters from the imported files if there are any. Raises InputError if
+    a file cannot be read, or if a part is missing."""
     imports, calls = given.imports or [], given.calls
     if image_out is not None:
         picture.check_installed("--image-out")
@@ -75,8 +76,8 @@ def profile(
 
 
 def read_exports(paths: list[Path]) -> Export:
-    """Return the contents of profiler files, together. Raises InputError for a file that cannot be read, or that no
-    known profiler wrote."""
+    """Return the contents of several profiler files together. Raises InputError for a file that cannot be read, and
+    ProfileError for a file that no known profiler wrote."""
     found = []
     for path in paths:
         try:
@@ -115,7 +116,7 @@ def _of_candidate(judge: Judge, problem: Problem, candidate: Candidate, export: 
 
 
 def _same_device(export: Export, peaks: Peaks) -> None:
-    """Raises ProfileError where a file is from another device than the measured peaks, since they cannot be
+    """Raise ProfileError if a file is from another device than the measured peaks, because the two cannot be
     compared."""
     if export.device and export.device not in peaks.device:
         raise ProfileError(f"the export is of {export.device}, and here is {peaks.device}: leave the PROBLEM out")

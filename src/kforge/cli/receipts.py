@@ -37,14 +37,16 @@ CLOSE = 0.05
 """Share by which a claimed speedup may be above the one recomputed from its samples. A receipt stores the foreign load
 rounded, which can change which pairs count."""
 BELOW = 0.5
-"""Share by which a claimed speedup may be below the recomputed one: other measurements may have lowered the claim."""
+"""Share by which a claimed speedup may be below the recomputed one. The claim may be lower, because it may also rest on
+other measurements."""
 REACH = 1.25
 """Factor by which an interval may reach beyond the ratios of all its pairs: it allows for process-to-process
 variation."""
 DRIFT = 4.0
 """Factor by which the seconds of a baseline that was measured at another time may differ from the claimed speedup."""
 SHORTEST, LONGEST = 1e-12, 1e9
-"""Bounds in seconds of a sample. Everything that is computed from samples within them is finite."""
+"""Shortest and longest valid sample in seconds. Everything that is computed from samples within these bounds is
+finite."""
 MOST_SAMPLES, MOST_PACED_SAMPLES = 4 * MAX_PAIRS, 4 * MOST_PACED
 """Most samples of one kind, and most samples of paced blocks, that a receipt may hold. Their statistics are computed by
 resampling them thousands of times, for paced blocks more than once."""
@@ -68,12 +70,12 @@ class Claim(NamedTuple):
     readable: Path | None = None
     """The file in which the problem's source can be read; a receipt has none."""
     program: Path | None = None
-    """The file that holds the program. Absent for a receipt, and for a run whose files hold other programs."""
+    """The file that holds the program. None for a receipt, and for a run none of whose files holds it."""
 
 
 def signed(proof: Proof, key: Key) -> Proof:
-    """Return the receipt with the user's signature; unchanged where no key can be kept. Raises InputError if
-    others can read the key."""
+    """Return the receipt with the user's signature; unchanged if no key can be stored. Raises InputError if others can
+    read the key."""
     return proof.model_copy(update={SIGNATURE: key.sign(RECEIPT, canonical(as_json(proof)))})
 
 
@@ -123,14 +125,14 @@ def _first(error: ValidationError) -> str:
 
 
 def _check_size(evidence: tuple[Evaluation, ...], origin: str) -> None:
-    """Raises InputError where recomputing the figures of all these evaluations would take minutes."""
+    """Raise InputError if recomputing the figures of all these evaluations would take minutes."""
     held = sum(len(samples) for each in evidence for samples in each.receipt.samples.values())
     if held > MOST_SAMPLES_IN_ALL:
         raise InputError(f"{origin}: holds {held} samples, and `verify` recomputes at most {MOST_SAMPLES_IN_ALL}")
 
 
 def _check_names(evaluation: Evaluation, origin: str) -> None:
-    """Raises InputError for an unknown precision, track or mode of `torch.compile`."""
+    """Raise InputError for an unknown precision, track or mode of `torch.compile`."""
     for kind in ("precision", "track"):
         try:
             check_choice(kind, getattr(evaluation.receipt, kind))
@@ -161,7 +163,7 @@ def contradictions(evaluation: Evaluation) -> list[str]:
 
 
 def not_recomputed(evidence: tuple[Evaluation, ...]) -> tuple[str, ...]:
-    """Return a note where the summary was made by another version of the statistics than this kforge has."""
+    """Return a note if the summary was made by another version of the statistics than the one of this kforge."""
     versions = {each.receipt.statistics for each in evidence if each.correct is not None} - {STATISTICS}
     if not versions:
         return ()
@@ -219,7 +221,8 @@ def _against_samples(timing: Timing | None, receipt: Receipt) -> Iterator[str]:
         around=around[0],
         around_paced=around[1],
     )
-    # the receipt holds neither the number of looks at the interval nor whether the program started processes
+    # the receipt holds neither the number of looks at the interval nor whether the program started processes, so all
+    # combinations are tried, and the one with the fewest contradictions counts
     fewest: list[str] | None = None
     for looks, helpers in itertools.product((1, 2), (False, True)):
         found = list(_against(timing, dataclasses.replace(samples, looks=looks, has_helpers=helpers)))
@@ -241,7 +244,7 @@ def _against(timing: Timing, samples: PairedSamples) -> Iterator[str]:
 def _of_eager(each: Comparison, samples: PairedSamples) -> Iterator[str]:
     claimed, interval = each.speedup, samples.speedup()
     ratios = [*map(math.exp, samples.log_ratios), *map(operator.truediv, samples.baseline, samples.candidate)]
-    # few and very different pairs have an interval that is wider than they are
+    # the interval of a few very different pairs is wider than the range of their ratios
     highest = max(*ratios, interval.high)
     lowest = min(min(ratios) * math.exp(-samples.allowance), interval.low)
     if not (1 - BELOW) * interval.median <= claimed.median <= (1 + CLOSE) * interval.median:
@@ -261,7 +264,8 @@ def _of_others(timing: Timing) -> Iterator[str]:
 
 
 def _of_another(each: Comparison, seconds: Interval) -> Iterator[str]:
-    """Check a baseline that was measured at another time, and has no samples here: its seconds must be about right."""
+    """Check the speedup over a baseline that was measured at another time. The receipt has no samples of it, so the
+    speedup must be close to the ratio of the seconds per call."""
     said = each.seconds / seconds.median
     if not said / DRIFT <= each.speedup.median <= said * DRIFT:
         claimed = f"{each.speedup.median:.2f}x over {words.BASELINES[each.baseline]}"

@@ -1,4 +1,4 @@
-"""`suite`, and what `resume` and `show` say about one."""
+"""`suite`: runs a suite to its end; also resumes and shows suites for `resume` and `show`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def begin(
 
 
 def resume(name: str, allowed: Permission, *, root: Path | None = None, crew: CrewSize, json: bool) -> int:
-    """Resume a suite. `allowed`: what a suite made by others may do. Raises InputError when there is no such suite."""
+    """Resume a suite, and return the exit status. `allowed` is what a suite made by others may do. Raises InputError if
+    there is no such suite."""
     chosen = settings.load()
     root = root or chosen.runs
     folder = SuiteFolder.find(root, name)
@@ -66,7 +67,7 @@ def resume(name: str, allowed: Permission, *, root: Path | None = None, crew: Cr
 
 
 def work(session: SuiteSession, *, crew: CrewSize, json: bool, is_ours: bool = True) -> int:
-    """Work on a suite to its end. `is_ours`: whether the user began it."""
+    """Work on a suite to its end, and return the exit status. `is_ours` says whether the user began it."""
     try:
         with (
             SuiteProgress(session) as progress,
@@ -145,7 +146,7 @@ def _notes(overall: Metrics, baselines: Sequence[str]) -> Iterator[str]:
 
 
 def table(title: str, overall: Metrics, families: dict[str, Metrics], baselines: Sequence[str]) -> Table:
-    """One row for each family; it fits 80 columns."""
+    """Return a table with one row for each family and one for all problems. It fits into 80 columns."""
     from rich.table import Table
 
     table = Table(title=plain(title, "table.title"), title_justify="left")
@@ -168,7 +169,8 @@ def _cells(metrics: Metrics, baselines: Sequence[str]) -> list[str]:
 
 
 def _cell(gain: Gain) -> str:
-    """Format a cell: `77%, 1.91x`, and the number of problems where some were not measured."""
+    """Return the text of a cell, such as `77%, 1.91x`. If some problems were not measured, it has the number of
+    measured ones: `77% of 12, 1.91x`."""
     if gain.share is None:
         return "not measured"
     of = f" of {gain.measured}" if gain.not_measured or gain.not_compared else ""

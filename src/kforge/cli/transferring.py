@@ -1,4 +1,4 @@
-"""`transfer`: the problem of a run on other platforms, with and without the program of that run."""
+"""`transfer`: forges the problem of a run for other platforms, with and without the program of that run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def transfer(
 
 
 def _options(run: RunFolder, growth: Growth, chosen: Settings) -> RunOptions:
-    """Return the options of the new runs: what the user asks for now, and the rules of the run's evaluations."""
+    """Return the options of the new runs: the user's present options, and the evaluation rules of the earlier run
+    except `unsafe`."""
     stored = {key: value for key, value in run.header.options.items() if key in EvaluationPolicy.model_fields}
     policy = options_of({**stored, "platform": "", "model": "", "analyst": ""}, str(run.path)).policy.model_copy(
         update={"unsafe": False}

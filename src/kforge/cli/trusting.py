@@ -1,4 +1,5 @@
-"""Asks whether to trust runs, suites and receipts that others made: by flags, or by a question."""
+"""Finds out whether the user trusts runs, suites and receipts that others made: by command-line flags, or by a
+question."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ NOT_OURS = "not signed by you"
 
 
 def consent(theirs: Problem | None, allowed: Permission) -> Consent:
-    """Return what the user permits. `theirs`: the problem of the run or receipt; its overrides are also applied to the
-    user's file.
+    """Return what the user permits. `theirs` is the problem of the run or receipt; its overrides are also applied to
+    the user's own file.
 
-    Raises ProblemError when that file is not a problem, or lacks an overridden name.
+    Raises ProblemError if that file is not a problem, or lacks an overridden name.
     """
     overrides = [f"{name}={value}" for name, value in theirs.overrides] if theirs is not None else []
     return Consent(
@@ -38,7 +39,7 @@ def consent(theirs: Problem | None, allowed: Permission) -> Consent:
 
 
 def hold_to_own(run: RunFolder, key: Key, *, trust: bool) -> None:
-    """Accept only what the user made of a run from now on; with `trust`, accept all of it.
+    """Ignore or refuse parts of a run that the user did not make, from now on. With `trust`, all parts are accepted.
 
     Raises RunError for a run that others made and that is not trusted.
     """

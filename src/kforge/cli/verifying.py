@@ -31,20 +31,21 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 SLACK = 0.05
-"""Intervals of two measurements that miss each other by less than this share still agree: machines drift."""
+"""Largest gap, as a share, between the intervals of two measurements that still agree. It allows for drift of a
+machine."""
 EXCUSED = math.log(1.25)
 """Largest difference of the medians, as a logarithm, that is excused because the claimed interval is wide."""
 TIMES_AS_WIDE = 4.0
-"""How many times as wide as the measured interval a claimed interval may be, plus EXCUSED."""
+"""Largest width of a claimed interval, as a multiple of the measured interval's width. EXCUSED is added."""
 ABSURD = 100.0
-"""Factor by which no honest claim differs in its number of cases or its tolerance."""
+"""Largest factor by which the number of cases or the tolerance of a claim may differ from those of the repetition."""
 SAME_PACE = 4.0
 """Factor by which the seconds per call may differ between two measurements on one device."""
 
 
 @dataclass(frozen=True)
 class Comparability:
-    """Whether a repetition confirms a claim."""
+    """The result of comparing a claim with its repetition, and the reasons if the two do not agree."""
 
     outcome: Literal["agrees", "does not agree", "not comparable"]
     reasons: tuple[str, ...] = ()
@@ -54,7 +55,7 @@ class Comparability:
         return {"agrees": 0, "does not agree": NOT_FOUND, "not comparable": NOT_COMPARABLE}[self.outcome]
 
     def document(self) -> dict[str, Any]:
-        """Return the `--json` document. `agrees` is absent where the two cannot be compared."""
+        """Return the `--json` document. `agrees` is absent if the two cannot be compared."""
         named = {"outcome": self.outcome.replace(" ", "_")}
         if self.outcome == "not comparable":
             return {**named, "reasons": list(self.reasons)}
@@ -107,7 +108,7 @@ def verify(
 
 
 def _tell(found: Comparability, claim: Claim, repeated: Evaluation | None, *, json: bool) -> int:
-    """Print the comparison and return its exit status. `repeated` is None where the program was not run."""
+    """Print the comparison and return its exit status. `repeated` is None if the program was not run."""
     claimed = claim.proof.evaluation
     digest = hashlib.sha256(claim.proof.candidate.source.encode()).hexdigest()
     evaluations = {"claimed": claimed} | ({"repeated": repeated} if repeated is not None else {})
@@ -148,8 +149,8 @@ def _load(name: str, chosen: Settings) -> Claim:
 
 
 def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
-    """Compare a repetition with a claim. Another state or another speed is a difference; a disturbed measurement is
-    neither."""
+    """Compare a repetition with a claim. Another verdict or another speed means that they do not agree. A disturbed
+    measurement, or another device, means that they cannot be compared."""
     if claimed.verdict.state != repeated.verdict.state:
         said = f"it was {words.state(claimed.verdict)} and is {words.state(repeated.verdict)}"
         return Comparability("does not agree", (said,))
@@ -199,8 +200,8 @@ def _kind(verdict: Verdict) -> str:
 
 
 def _absurd(was: Correct, now: Correct) -> Iterator[str]:
-    """Yield values that differ by an impossible factor. Cases and tolerances vary with the secret cases and kforge's
-    version, but less."""
+    """Yield descriptions of values that differ by more than any honest repetition explains. The numbers of cases and
+    the tolerances vary with the secret cases and with kforge's version, but less."""
     if was.timing is not None and now.timing is not None:
         before, after = was.timing.seconds.median, now.timing.seconds.median
         if not before / SAME_PACE <= after <= before * SAME_PACE:
@@ -212,7 +213,8 @@ def _absurd(was: Correct, now: Correct) -> Iterator[str]:
 
 
 def not_compared(claimed: Evaluation, repeated: Evaluation) -> tuple[str, ...]:
-    """Return facts of a claim that were not measured again, or differ here: agreement says nothing about them."""
+    """Return the facts that differ between claim and repetition but do not decide the outcome, such as labels and
+    versions."""
     facts = {
         "labels": (", ".join(claimed.labels), ", ".join(repeated.labels)),
         "versions": tuple(
@@ -233,10 +235,11 @@ def not_compared(claimed: Evaluation, repeated: Evaluation) -> tuple[str, ...]:
 
 
 def difference(was: Interval, now: Interval) -> str | None:
-    """Return how a claimed speedup differs from the one that was measured now; None where they agree.
+    """Return how a claimed speedup differs from the one that was measured now; None if they agree.
 
-    Both the intervals and the medians must agree, because a very wide interval overlaps every other one. What a wide
-    claim excuses is limited. The rest depends on the repetition alone, which a claim cannot choose.
+    Both the intervals and the medians must agree, because a very wide interval overlaps every other one. A wide claimed
+    interval excuses a difference only up to EXCUSED. The rest of the allowed difference depends on the repetition
+    alone, which the author of a claim cannot influence.
     """
     own, theirs = (math.log(each.high / each.low) / 2 for each in (now, was))
     apart = math.log(was.median / now.median)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def serve(platform: str, platform_dirs: list[Path], *, json: bool) -> int:
-    """Serve until Ctrl-C, which is the normal way to end it."""
+    """Serve until Ctrl-C, which is the normal way to end, and return the exit status."""
     chosen = settings.load()
     # the platform that `forge` would choose, since its commands will use these processes
     platform = platform or platform_at_hand(chosen, platform_dirs, model=choose_model("", chosen))

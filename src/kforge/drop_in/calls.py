@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ALIGNMENT = 64
-"""Bytes. A program is verified on inputs whose address is a multiple of this number, as torch allocates them. Its
+"""Alignment of inputs, in bytes. A program is verified on inputs with this alignment, as torch allocates them. Its
 vector instructions may crash on other addresses."""
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 MISFIT = "misfit"
@@ -70,8 +70,8 @@ class Calls:
     def positional(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], forward: Callable[..., Any]
     ) -> tuple[Any, ...] | Obstacle:
-        """Return the program's positional arguments for a call that may use keywords or leave out arguments. An
-        Obstacle if the call does not correspond to the example inputs."""
+        """Return the program's positional arguments for a call, which may use keywords or leave out arguments. Return
+        an Obstacle if the call does not correspond to the example inputs."""
         if not kwargs and len(args) == self._count:
             return args
         try:

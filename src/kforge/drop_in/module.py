@@ -110,11 +110,12 @@ REPORTED = ("report", "receipt", "speedup", "finding", "labels", "run")
 
 
 class ForgedModule(nn.Module):
-    """The caller's module with a verified program: same class, parameters, buffers, state dict, hooks and attributes.
+    """The caller's module with a verified program, in a subclass of its class: same parameters, hooks and attributes.
 
-    A call runs the program if three conditions hold: the program was verified for such inputs, no gradients are needed,
-    and the module has changed in nothing but its weights. Every other call runs the caller's own `forward`, with one
-    `FallbackWarning` for each kind of reason.
+    A call runs the program if three conditions hold: the program was verified for such inputs, torch's state allows it
+    (no gradients, autocast or tracing, see `moment`), and the module has changed in nothing but its weights. Every
+    other call runs the caller's own `forward`, with one `FallbackWarning` for each kind of reason. It raises InputError
+    instead if the module was loaded without its original.
     """
 
     forged_from: ClassVar[type[nn.Module]]
@@ -166,7 +167,7 @@ class _Dispatch:
     def serve(self, module: ForgedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the program's result for this call, or `_NOT_SERVED` if the program cannot serve it.
 
-        Warns once for each kind of reason. If there is no original to fall back to, raises InputError instead.
+        Warns once for each kind of obstacle. If there is no original to fall back to, raises InputError instead.
         """
         kernel = self._kernel
         if kernel.recipe is None:

@@ -1,4 +1,4 @@
-"""Builds a verified program in the caller's process, with the caller's own weights. (torch)
+"""Builds a verified program in the caller's process, and binds it to the caller's own weights. (torch)
 
 The program was verified by kforge, and runs with all rights of the caller's process.
 """
@@ -110,8 +110,8 @@ def _execute(source: str) -> types.ModuleType:
     sys.modules[module.__name__] = module
     try:
         with _usual_defaults():
-            code = compile(source, filename, "exec", dont_inherit=True)  # not our own `__future__` imports
-            exec(code, module.__dict__)  # noqa: S102 - verified, and what a user asked for
+            code = compile(source, filename, "exec", dont_inherit=True)  # without this file's `__future__` imports
+            exec(code, module.__dict__)  # noqa: S102 - the user chose this program
     except Exception as error:
         raise Unusable(f"the program cannot be loaded: {one_line(error)}") from error
     return module

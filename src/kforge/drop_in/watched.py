@@ -39,7 +39,7 @@ def named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 class Snapshot:
-    """The state of a module at one moment. The comparison uses loops in C, because every call pays for it."""
+    """The state of a module at one moment. Comparing uses loops in C, because every call does it."""
 
     def __init__(self, module: nn.Module) -> None:
         members = list(module.modules())
@@ -78,7 +78,7 @@ class Snapshot:
 
 
 _OWN_FORWARD = {"forward"}
-"""Name of an attribute that an object may have itself; it then hides the method of its class."""
+"""Name of an attribute that hides the method of a module's class, if the module itself has it."""
 _FORWARD = repeat("forward")
 _version = attrgetter("_version")
 
@@ -92,8 +92,8 @@ class Verified:
     hooks: tuple[Any, ...]
     """Forward hooks that were registered when the module was traced. The program includes their effect."""
     modes: tuple[tuple[bool, ...], ...]
-    """Training flags of all submodules for which the module computes the same as when it was traced. Empty if the flags
-    do not matter."""
+    """The training flags of all submodules in each mode in which the program may be used. Empty if the flags do not
+    matter."""
     bound: dict[str, tuple[torch.Size, torch.dtype]]
     """Shape and dtype of the tensors that the program shares with the module, by name."""
     constants: dict[str, torch.Tensor]

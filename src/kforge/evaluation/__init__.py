@@ -1,7 +1,7 @@
-"""The evaluator: builds, verifies and times a candidate in three kinds of processes that trust each other only one way.
+"""The evaluator: builds, verifies and times a candidate, in three kinds of processes.
 
 The orchestrator (the user's process) starts the referee. The referee knows the right answers and reads the clock. It
-starts workers, which run the candidate in a sandbox.
+starts workers, which run the candidate in a sandbox. The orchestrator trusts the referee, and neither trusts a worker.
 
 Guaranteed: a candidate never runs in the process that judges it. What a worker says can only make its own candidate
 fail. Every step has a deadline, after which the process is killed. A verdict says whether a worker timed out, died or

@@ -1,8 +1,8 @@
 """The kept measurement of `torch.compile`: its record, its identity and the environment in which it compiles.
 
 The speed of `torch.compile` relative to eager is measured once for each problem, device and mode, and is cached. Only
-the ratio is kept: every evaluation times eager again beside the candidate, so that the machine's speed of the day
-cancels out. The candidate's speedup over `torch.compile` is computed from the two ratios.
+the ratio is kept. Every evaluation times eager again beside the candidate, so that changes of the machine's speed
+cancel out. The candidate's speedup over `torch.compile` is computed from the two ratios.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 HASTE = MappingProxyType({"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"})
 """Environment variables that make `torch.compile` start faster. The first stops it from starting compiler processes,
-each of which imports torch. The second stops it from building programs that test for vector instructions. A small
-program then takes 17 s instead of 33 s on two cores."""
+each of which imports torch. The second stops it from building programs that test for vector instructions. On two
+cores, a small program then compiles in 17 s instead of 33 s."""
 NOT_COMPILED = "CppCompileError"
 """Name of torch's exception for a failed C++ compilation. With HASTE, the compiler may refuse assumed vector
 instructions."""
 
 KEPT_SECONDS = 3600.0
-"""How long a failed measurement, or one in doubt, is used before `torch.compile` is measured again."""
+"""Seconds for which a failed measurement, or one in doubt, is used before `torch.compile` is measured again."""
 
 _COMPILED = "torch.compile "
 _TRIES_MANY = "max-autotune"
@@ -51,13 +51,16 @@ class CompileBaseline(Record):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the measurement holds for good. A failure does not: its cause may be this environment, for example a
-        missing compiler."""
+        """Whether the measurement never expires. One in doubt expires, and so does a failure, whose cause may be this
+        environment, for example a missing compiler."""
         return self.doubt is None and not self.unavailable
 
     def holds(self, now: float) -> bool:
-        """Return whether the measurement is used at this time. One in doubt, and a failure, hold for an hour: so the
-        programs of one run do not each wait for the compiler again."""
+        """Return whether the measurement is used at this time, in seconds since 1970.
+
+        A failure, or a measurement in doubt, is used for KEPT_SECONDS, so that not every program of a run waits for the
+        compiler again.
+        """
         return self.is_lasting or 0.0 <= now - self.measured_at < KEPT_SECONDS
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-# these three are told to agents as well, which may not import the evaluator
+# the prompts contain these three as well, and the package of the agents may not import the evaluator
 from kforge.records.tolerances import ERROR_FACTOR as ERROR_FACTOR
 from kforge.records.tolerances import FLOORS as FLOORS
 from kforge.records.tolerances import WEIGHT_CHANGES as WEIGHT_CHANGES
@@ -220,9 +220,9 @@ QUIET_TRIES, QUIET_LOOKS = 3, 50
 """QUIET_TRIES: a device counts as busy if it was found busy this many times. QUIET_LOOKS: most times it is examined.
 Examinations in which the referee only waited for a core of the host are not counted as busy."""
 AWAKE_SECONDS = 2e-4
-"""Longest seconds of the referee's own small kernel on an idle device that is awake. It usually takes 50 µs."""
+"""Most seconds that the referee's own small kernel takes on an idle device that is awake. It usually takes 50 µs."""
 TURN_SECONDS = 1e-3
-"""Longest seconds in which an idle device switches to another process."""
+"""Most seconds that an idle device takes to switch to another process."""
 LATE_SHARE = 0.5
 """Rule for devices: a program is rejected if its device still works at the end of more blocks than the baseline's, by
 this share of all blocks."""
@@ -230,8 +230,8 @@ LATE_BLOCKS = 20
 """Fewest timed blocks before the rule of LATE_SHARE is applied. Among six blocks on a busy host, four may be late by
 chance."""
 BUSY_LOOKS, BUSY_PAUSE = 40, 5e-3
-"""After a program has ended that seemed to work without an order: BUSY_LOOKS is how often the device is examined, and
-BUSY_PAUSE the seconds between, to find out whether another process works there."""
+"""If a program seems to work without an order, it is killed. Then the device is examined up to BUSY_LOOKS times, with
+BUSY_PAUSE seconds between, to find out whether another process works there."""
 LOOK_AGAIN = 1.5
 """Factor by which the time grows between two examinations of whether the speedup is decided."""
 FIRST_LOOK, LATER_LOOKS = 1.11, 1.5
@@ -275,12 +275,13 @@ CLOCK_TOLERANCE = 1.05
 RESAMPLES = 2000
 """Number of bootstrap resamples for an interval."""
 LOOKS = MappingProxyType({"library": 30, "custom": 200})
-"""Number of random moments at which a program is stopped to see whose code runs, by track."""
+"""A program is stopped at random moments to see whose code runs. Number of samples of its threads that always suffice,
+by track."""
 LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
-"""Seconds that stopping a program at LOOKS random moments usually takes, by track."""
+"""Least seconds for which a program is stopped at random moments, by track, unless LOOKS is reached sooner."""
 TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
-"""A program is stopped at random moments to see whose code runs. Fewest moments, by track, that must fall into its own
-code or a library's, so that their shares count."""
+"""Number of samples in the program's own code or a library's, by track, with which sampling may end after
+LOOK_SECONDS."""
 LOOK_PATIENCE = 10.0
 """Most seconds for stopping a program at random moments, on a busy machine."""
 LEAST_LOOK_PATIENCE = 1.0
@@ -296,8 +297,8 @@ TRACED_SHARE = 0.3
 """On the track `custom`: number of blocks in which the program is stopped at random moments, as a share of the timed
 pairs."""
 LEAST_LOOKS = 4
-"""On the track `custom`, the program is also stopped at random moments between timed blocks. Fewest moments that
-count."""
+"""On the track `custom`, the program is also stopped at random moments in extra blocks between timed ones. If fewer of
+these moments show whose code runs, they are ignored. It is also the most moments in one such block."""
 CUSTOM_SHARE = 0.8
 """On the track `custom`: least share of the sampled moments, or of device time, that must be in the program's own
 code."""
@@ -329,19 +330,20 @@ AGREEMENT = 0.8
 """A repetition confirms a speedup above QUARANTINE if the upper bound it finds is at least this share of the first
 lower bound."""
 MOST_SITTINGS = 7
-"""Most pairs of fresh processes in which two programs are timed against each other (as many looks as LATER_LOOKS has
-room for)."""
+"""Most pairs of fresh processes in which two programs are timed against each other. The result is examined after each
+pair: once with FIRST_LOOK and six times with LATER_LOOKS."""
 MORE_THREADS = 1.25
-"""Factor between two programs' processor times, as multiples of their busiest threads', above which one of them counts
-as working in more threads."""
+"""For each of two programs, processor time is divided by that of its busiest thread. If one quotient exceeds the other
+by more than this factor, that program counts as working in more threads."""
 CONTENDED_MARGIN = 1.02
-"""On a machine that others use all the while, contention may favour one of two programs: the lower bound of their ratio
-must be higher by this factor."""
+"""On a machine that other processes use nearly all the time, contention may favour one of two programs. Then the lower
+bound of the faster program's speedup must be higher by this factor."""
 ONE_TIME_SECONDS = 0.05
-"""Processor seconds outside timed calls that a program may use once in a race, whatever share of a short race that
-is."""
+"""Processor seconds that a program may use outside timed calls in one race, even if they exceed DISPLACED_SHARE of a
+short race."""
 CONTENDED_PATIENCE = 3.0
-"""Where others use the machine, two programs are timed against each other for this many times as long."""
+"""Factor on the time limit for timing two programs against each other, if the finding is in doubt, for example because
+other processes use the machine."""
 BUSY_SHARE = 0.1
 """If other processes used more than this share of the machine during timing, the result is labelled, and a pair that
 was timed then is not quiet."""
@@ -351,11 +353,11 @@ was timed then is not quiet."""
 MAX_INPUT_BYTES = 1 << 30
 """Most bytes of all inputs of one timed block on a host."""
 DEVICE_INPUT_SHARE = 1 / 11
-"""Most bytes of all inputs of one timed block on a device, as a share of its free memory. For outputs that are no
-larger than the inputs. A full check needs as much memory as a call again."""
+"""Most bytes of all inputs of one timed block on a device, as a share of its free memory. Larger outputs than inputs
+reduce the number of calls further (`fresh_inputs.sets_in_memory`). A full check needs the memory of another call."""
 HELD_INPUTS, HELD_OUTPUTS = 3, 2
-"""How many copies of a call's inputs and of its outputs are in memory at once. The referee has one copy of the inputs;
-each of the two workers has the inputs and the outputs until its block was checked."""
+"""Number of copies of a call's inputs, and of its outputs, that are in memory at once. The referee has one copy of the
+inputs. Each of the two workers has the inputs and the outputs until its block was checked."""
 HOARD = 0.5
 """If memory runs out while a program holds more than this share of the memory that is free without it, the program is
 blamed."""

@@ -191,7 +191,7 @@ class Judge:
         return self._ask("fresh peaks" if fresh else "peaks", None, Peaks)
 
     def facts(self) -> DeviceFacts:
-        """Return what an author of programs needs to know about the device: what it reports, and its measured rates."""
+        """Return facts for authors of programs: what the device reports about itself, and its measured rates."""
         return self._ask("facts", None, DeviceFacts)
 
     def device(self) -> str:
@@ -201,7 +201,7 @@ class Judge:
     def freshen(self) -> None:
         """End the referee if earlier problems have changed the state of torch in it. Call this before the next
         problem."""
-        with suppress(EvaluationError):  # it is gone already: the next question starts another one
+        with suppress(EvaluationError):  # the referee has failed: the next request starts another one
             if self._referee is not None and not self._ask("fitness", None, Fitness).fit:
                 self._discard(self._referee)
 

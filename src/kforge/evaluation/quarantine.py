@@ -22,7 +22,7 @@ def is_quarantined(evaluation: Evaluation) -> bool:
 
 
 def replicate(evaluation: Evaluation, again: Callable[[], Evaluation]) -> Evaluation:
-    """Repeat an evaluation, and return what is to be reported.
+    """Repeat an evaluation, and return the evaluation to report.
 
     Returns the first evaluation with the label `replicated` if REPLICATIONS undisturbed repetitions confirm its
     speedup. Returns it with the label `quarantined` and a doubt if a repetition is slower, or if too few repetitions

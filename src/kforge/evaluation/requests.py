@@ -18,7 +18,7 @@ class CandidateRequest(Record):
 
 
 class HeadToHeadRequest(Record):
-    """Two correct programs to be timed against each other."""
+    """A request to time two correct programs against each other."""
 
     problem: Problem
     challenger: Candidate

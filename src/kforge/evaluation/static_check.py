@@ -1,8 +1,7 @@
-"""Checks a candidate's source without running it: is it valid Python, does it define ModelNew, does it use the
-evaluator?
+"""Checks a candidate's source without running it: the syntax, the class ModelNew, and clumsy attempts to cheat.
 
-This check only catches clumsy attempts. It rejects programs that import the evaluator or replace a clock. The referee
-judges everything else by running the program.
+A program that imports the evaluator or replaces a clock is rejected. The referee judges everything else by running the
+program.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 ENTRY = "ModelNew"
 """Name that every candidate must define: the class of its module."""
 FORBIDDEN_IMPORTS = ("kforge.evaluation", "kforge.problems", "kforge.records", "kforge.store", "kforge.loop")
-"""Modules that a candidate may not import. The only part of kforge that it may import is `kforge.inline`."""
+"""Prefixes of modules that a candidate may not import. Of kforge, a program needs only `kforge.inline`."""
 LONGEST_LINE = 400
 """Most characters of a source line that a log quotes."""
 LONGEST_CHAIN = 8
@@ -54,7 +53,7 @@ def _names_bound(tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
-            case ast.Lambda() | ast.AnnAssign(value=None):  # a separate scope, and a type without a value
+            case ast.Lambda() | ast.AnnAssign(value=None):  # a scope of its own, and an annotation that binds nothing
                 pass
             case ast.comprehension():  # its names are local; a walrus in it binds outside
                 left += [node.iter, *node.ifs]
@@ -111,7 +110,7 @@ def _around(source: str, line: int | None, context: int = 3) -> str:
     """Return the lines around an error, with their numbers; an empty string if the line is unknown."""
     if line is None:
         return ""
-    lines = re.split(r"\r\n|\r|\n", source)  # as Python counts them: a form feed ends no line
+    lines = re.split(r"\r\n|\r|\n", source)  # the ends that Python counts: not a form feed, unlike `splitlines`
     first = max(0, line - 1 - context)
     shown = (f"{n + 1:4d} | {lines[n][:LONGEST_LINE]}" for n in range(first, min(len(lines), line + context)))
-    return "\n".join(shown).encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be recorded
+    return "\n".join(shown).encode("utf-8", "backslashreplace").decode()  # lone surrogates cannot be stored

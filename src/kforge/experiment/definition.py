@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 MOST_ARMS = 32
-"""Most arms of an experiment. With more of them, the correction for so many tests would hide any difference."""
+"""Most arms of an experiment. With more arms, the correction for multiple tests would hide any difference."""
 NOT_OF_AN_ARM = {
     "platform": "it is given once, above [options], or by -p",
     "remember": "an experiment never uses memory across runs, because one arm would learn from another",
@@ -58,7 +58,7 @@ REFERENCES = "references"
 
 
 class ExperimentFile(Record):
-    """The content of the file."""
+    """The content of an experiment's file."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
     question: str
@@ -179,7 +179,7 @@ def _parsed(path: Path) -> ExperimentFile:
 
 
 def _check_names(path: Path, options: Mapping[str, object]) -> None:
-    """Raise InputError for an option that no run has, or that an experiment does not take."""
+    """Raise InputError for an option that runs do not have, or that an experiment does not take."""
     for name in options:
         if name in NOT_OF_AN_ARM:
             raise InputError(f"{path}: an arm cannot set {name}: {NOT_OF_AN_ARM[name]}")

@@ -39,7 +39,7 @@ class ArmTasks:
 
 
 class ExperimentSession:
-    """The suites of an experiment, begun or found."""
+    """An experiment and its folder. Begins the suites of its arms, or finds those that were begun before."""
 
     def __init__(self, experiment: Experiment, settings: Settings, *, root: Path, extra: Sequence[Path] = ()) -> None:
         """`extra`: folders of further platforms. Raises InputError for a platform or model that cannot be used, before
@@ -59,7 +59,7 @@ class ExperimentSession:
     def suites(self) -> Iterator[tuple[Arm, SuiteSession]]:
         """Yield each arm with the session of its suite, once for each repetition.
 
-        Each repetition goes through all arms, so that a machine that changes over the hours changes for all of them.
+        Each repetition goes through all arms, so that slow drift of the machine affects all arms alike.
 
         Raises RunError if a suite is damaged.
         """

@@ -51,7 +51,7 @@ def imported(source: str) -> Iterator[str]:
 
 
 def _replacement(node: ast.Import | ast.ImportFrom, runtime: str) -> str | None:
-    """Return the statements in the place of one that imports from kforge; None for all other imports."""
+    """Return the statements that replace an import from kforge; None for all other imports."""
     match node:
         case ast.Import(names=names) if any(_is_ours(alias.name) for alias in names):
             return "; ".join(_import(alias, runtime) for alias in names)

@@ -26,7 +26,7 @@ def files(solution: Solution) -> dict[str, str | bytes]:
 
 
 def place_of(solution: Solution) -> tuple[int, int]:
-    """Return the level and the number of a problem: of a name such as `23_Softmax` in a folder such as `level1`."""
+    """Return the KernelBench level and number of a problem named like `23_Softmax` in a folder like `level1`."""
     number = re.match(r"(\d+)_", solution.problem.name)
     levels = (re.fullmatch(r"level_?(\d+)", folder) for folder in solution.place)
     level = next((found for found in levels if found is not None), None)

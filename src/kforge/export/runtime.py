@@ -9,7 +9,7 @@ from kforge import inline
 from kforge.export.imports import RUNTIME, imported, rewritten, uses_runtime
 
 FOLDER = Path(inline.__file__).parent
-"""Where the runtime is."""
+"""The folder of the runtime."""
 USUAL = "c++"
 """The language of `inline.compile` where a program names none."""
 TABLE = "_LANGUAGES"

@@ -1,4 +1,4 @@
-"""What is exported of a run: its best program with the problem, the verdict, and the facts about its platform."""
+"""The part of a run that is exported: its best program with the problem, the verdict, and facts about its platform."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Solution:
     evaluation: Evaluation
     """The evaluation of the best attempt, with the timing of its repetitions where there are some."""
     first: Evaluation
-    """The evaluation of the best attempt alone, as it belongs into a receipt."""
+    """The evaluation of the best attempt without its repetitions, as a receipt holds it."""
     replications: int
     """Number of repeated evaluations."""
     platform: Platform
@@ -108,8 +108,8 @@ class Solution:
     def emulation(self) -> tuple[str, dict[str, str]] | None:
         """Device and environment in which the program is emulated on this machine; None if it is not.
 
-        A program that uses neither the runtime nor such an environment gets its emulator from kforge's worker, and so
-        cannot run in it elsewhere.
+        A program that uses neither the runtime nor such an environment gets its emulator from kforge's worker, so it
+        cannot be emulated without kforge.
         """
         adapter = self.platform.adapter
         environment = adapter.environment()

@@ -26,7 +26,7 @@ _FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 @dataclass(frozen=True)
 class MemoryKind:
-    """In which memory a kernel's tensors must lie."""
+    """The kind of memory in which a kernel's tensors must lie."""
 
     holds: Callable[[Any], bool]
     """Returns whether a tensor lies in this memory."""
@@ -49,7 +49,8 @@ class Memory(NamedTuple):
 
 
 def check_overlap(kernel: str, memories: Iterable[Memory]) -> None:
-    """Raise LaunchError if two different memories overlap. For devices that work on copies, which could then differ."""
+    """Raise LaunchError if two different memories overlap. Devices that work on copies of tensors need this check,
+    because a shared byte would get two copies that can differ."""
     for one, after in itertools.pairwise(sorted(set(memories))):
         if after.address < one.end and after.size:
             raise LaunchError(

@@ -1,5 +1,5 @@
-"""Compiles C++ and calls it through the plain C ABI. No header of Python or torch is read, so a build takes 0.1 to 0.2
-s."""
+"""Compiles C++ and calls it through the plain C ABI. A build reads no header of Python or torch, so that it takes only
+0.1 to 0.2 s."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _OBJECT, _LIBRARY = "kernel.o", "kernel.so"
 
 
 class Built(NamedTuple):
-    """A library that this process has loaded, for tools that explain it."""
+    """A library that this process has loaded, with what a tool needs to compile its source again (see `report`)."""
 
     source: str
     flags: tuple[str, ...]
@@ -60,13 +60,13 @@ _built: dict[Path, Built] = {}
 
 
 def built() -> tuple[Built, ...]:
-    """Return the libraries that this process has built or taken from the cache, in order."""
+    """Return the libraries that this process has built or taken from the cache, oldest first."""
     return tuple(_built.values())
 
 
 def report(one: Built, flags: Sequence[str]) -> str:
-    """Compile a library's source again with these flags, and return what the compiler says. Nothing is kept. Raises
-    CompileError and ToolchainError."""
+    """Compile a library's source again with additional flags, and return the compiler's messages. The object file is
+    deleted. Raises CompileError and ToolchainError."""
     with tempfile.TemporaryDirectory(prefix="report-") as place:
         folder = Path(place)
         (folder / SOURCE).write_text(one.source, encoding="utf-8")

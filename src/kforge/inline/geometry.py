@@ -46,7 +46,7 @@ def group(name: str, group_size: Any, limits: Limits) -> Three:
 
 
 def three(name: str, what: str, value: Any, least: int) -> Three:
-    """Return one to three numbers as three, with 1 for the missing ones. Raises LaunchError if a number is below
+    """Return one to three numbers as three numbers, with 1 for missing ones. Raises LaunchError if a number is below
     `least`."""
     try:
         given = [operator.index(one) for one in (value if isinstance(value, tuple | list) else (value,))]

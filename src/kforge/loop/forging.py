@@ -78,10 +78,10 @@ def forge(
 
 
 class _Ends:
-    """Programs for which the analysis agent has nothing left worth trying, since the last attempt.
+    """The exhausted programs found since the last attempt: the analysis agent sees nothing left worth trying for them.
 
-    The next attempt records them, with what the answers cost. Until then a resumed run finds the answers in the
-    exchange.
+    The next attempt records them, and the cost of the agent's answers. Until then a resumed run finds the answers in
+    the exchange.
     """
 
     def __init__(self) -> None:
@@ -98,11 +98,11 @@ class _Ends:
 
     @property
     def usage(self) -> Usage:
-        """Return what the answers cost that no attempt has recorded."""
+        """Return the cost of the answers that no attempt has recorded yet."""
         return sum((end.usage for end in self._found.values() if isinstance(end, NothingWorthTrying)), Usage())
 
     def noted(self, attempt: Attempt) -> Attempt:
-        """Return the attempt with what was found before it."""
+        """Return the attempt with the exhausted programs that were found before it, and the cost of the answers."""
         if not self._found:
             return attempt
         requests = [

@@ -1,5 +1,5 @@
-"""One iteration of the loop, after the agents: evaluate, compare with the best, sanitize what would be best or has
-crashed."""
+"""One iteration of the loop, after the agents: evaluates the program, compares it with the best, and runs it under the
+sanitizers if it would be the best or has crashed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Iteration:
         self.workshop = workshop
 
     def judge(self, draft: Draft, *, sanitize: bool) -> Attempt:
-        """Return the attempt that comes of a draft. `sanitize`: whether a new best program must pass sanitizers."""
+        """Return the attempt made from a draft. `sanitize`: whether a new best or crashed program is sanitized."""
         move, advice, answer = draft.move, draft.advice, draft.answer
         evaluation = self._evaluate_with_retry(answer.candidate) if answer.candidate is not None else None
         if evaluation is not None and (made := (*(advice.labels if advice else ()), *answer.labels)):
@@ -76,7 +76,10 @@ class Iteration:
         return attempt
 
     def _why_unchanged(self, answer: Answer) -> str | None:
-        """Why the program is the original unchanged: the agent's own reason, or that the texts are equal. Else None."""
+        """Return why the program is the original module unchanged; None if it is another program.
+
+        The reason is the agent's own, or that the program computes only with the problem's own classes.
+        """
         candidate = answer.candidate
         if answer.unchanged is None and candidate is not None and is_unchanged(self.problem.source, candidate.source):
             return UNCHANGED
@@ -89,7 +92,7 @@ class Iteration:
             try:
                 return judge.evaluate(self.problem, candidate)
             except EvaluationError:
-                # the evaluator, not the candidate, failed: one more try with a fresh referee
+                # the evaluator failed, not the candidate: try once more, with a fresh referee
                 return judge.evaluate(self.problem, candidate)
 
         first = self._once("evaluation", Evaluation, candidate, evaluate)

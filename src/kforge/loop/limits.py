@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """When to stop. Zero means no limit, except for iterations."""
+    """The limits of a run, and how its best program is checked. A target or budget of zero is none."""
 
     iterations: int
     target_speedup: float = 0.0
     budget_seconds: float = 0.0
     counts_cost: bool = False
-    """Whether a budget depends on what calls cost. That is known after a call, so calls are made one by one."""
+    """Whether there is a budget of dollars or tokens. A call's cost is known only after it, so calls are then made one
+    by one."""
     roofline_share: float = 0.9
-    """The loop stops above this share of the roofline: little can be gained."""
+    """Share of the roofline from which on the loop stops, because little can be gained."""
     replications: int = 3
     """Number of repeated evaluations of the program that would be reported best."""
     sanitize: bool = True

@@ -1,4 +1,4 @@
-"""Measures what agents are told before the first program."""
+"""Measures the facts that agents are told before the first program."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def measured_facts(judge: Judge, problem: Problem) -> MeasuredFacts:
     """Return facts about the device, and PyTorch's own time and operators on the problem.
 
-    Where a measurement fails, the agents are not told of it, because a run does not need it. In an emulator nothing of
-    PyTorch is measured.
+    A measurement that fails is left out, because a run does not need it. On an emulated platform, PyTorch's time and
+    operators are not measured.
     """
     device, seconds, operators = "", 0.0, tuple[HotSpot, ...]()
     with suppress(EvaluationError, InputError):

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Profiles:
-    """The profiles of a run's correct programs. One that was taken is kept with its attempt, and not taken again."""
+    """The profiles of a run's correct programs. Each profile is kept with its attempt, and not taken again."""
 
     def __init__(self, run: RunFolder, workshop: Workshop) -> None:
         self.run = run
         self.workshop = workshop
 
     def of(self, attempt: Attempt) -> Profile:
-        """Return the profile of a correct program. Raises EvaluationError."""
+        """Return the profile of a correct program. Raises EvaluationError if it cannot be taken."""
         candidate, verdict = attempt.candidate, attempt.verdict
         assert candidate is not None
         assert isinstance(verdict, Correct)
@@ -34,9 +34,9 @@ class Profiles:
         return once(self.run, attempt.index, "profile", Profile, candidate, take)
 
     def why_slower(self, attempt: Attempt, before: Profile | None) -> Attempt:
-        """Return an attempt that is slower than its parent with what changed between their profiles.
+        """Return the attempt; if it is slower than its parent, with the changes between their profiles.
 
-        `before`: the parent's profile. Nothing is measured where no agent reads it.
+        `before`: the parent's profile. No profile is taken if the analysis agent does not read the changes.
         """
         duel = attempt.head_to_head
         is_slower = duel is not None and duel.finding == "slower" and attempt.rival == attempt.parent
@@ -49,7 +49,7 @@ class Profiles:
         return attempt.model_copy(update={"why_slower": changes(before, after)})
 
     def _take(self, candidate: Candidate, seconds: float) -> Profile:
-        """Return a profile, taken in a quiet moment; where none came, its page says so."""
+        """Return a profile, taken in a quiet moment. If no quiet moment came, the profile's text says so."""
         share = self.workshop.quiet.wait()
         profile = self.workshop.judge.profile(self.run.header.problem, candidate, seconds)
         if share <= BUSY_SHARE:

@@ -23,7 +23,7 @@ class HeadToHeads:
     """Times attempts against each other, each pair once in a run."""
 
     def __init__(self, run: RunFolder, judge: Judge, quiet: QuietMoments | None = None) -> None:
-        """`quiet`: waits for quieter moments, where other processes leave a pair undecided."""
+        """`quiet`: waits for a quieter moment if other processes left a pair undecided."""
         self.run = run
         self.judge = judge
         self.quiet = quiet or QuietMoments()
@@ -38,7 +38,7 @@ class HeadToHeads:
     def hold(self, challenger: Attempt, best: Attempt) -> HeadToHead:
         """Return the finding of a challenger against the best. Raises EvaluationError when the evaluator fails twice.
 
-        The same program again is as fast as itself, and nothing is timed.
+        If both are the same program, nothing is timed, and the finding is undecided.
         """
         candidate, rival = challenger.candidate, best.candidate
         assert candidate is not None
@@ -63,7 +63,7 @@ class HeadToHeads:
         return first if is_disturbed(second) else second
 
     def recorded_or_held(self, challenger: Attempt, best: Attempt) -> HeadToHead:
-        """Return the finding that the attempt records; where it had another rival, that of a new head-to-head."""
+        """Return the finding that the attempt records; if it records another rival, that of a new head-to-head."""
         return recorded(challenger, best) or self.hold(challenger, best)
 
 
@@ -81,14 +81,14 @@ class Prover:
         left, disproved = list(attempts), list[Disproof]()
         compare = recorded
         while (best := best_attempt(left, compare)) is not None and self.times:
-            # more repetitions than one only narrow the interval of a speed
+            # repetitions after the first only narrow the interval of a speedup, which an untimed program does not have
             replication = self._replicate(best, self.times if best.untimed is None else 1)
             if (failure := replication.failure) is None:
                 return best, replication, tuple(disproved)
             reason = f"{failure.state.replace('_', ' ')}: {getattr(failure, 'reason', '')}"
             disproved.append(Disproof(attempt=best.index, reason=reason))
             left.remove(best)
-            # what lost to the removed program may be faster than those that are left
+            # a program that lost to the removed one may be faster than the others that are left
             compare = HeadToHeads(self.run, self.workshop.judge, self.workshop.quiet).recorded_or_held
         return best, None, tuple(disproved)
 

@@ -1,4 +1,4 @@
-"""Calls of models: several at once in threads, or one after another."""
+"""Makes model calls: several at once in threads, or one after another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Questions:
         if not self._is_threaded:
             return functools.cache(call)
         future = Future[T]()
-        # a daemon: an interrupted command does not wait for a provider
+        # a daemon thread, so that an interrupted command does not wait for a provider
         threading.Thread(target=self._carry_out, args=(future, call, after), daemon=True).start()
         self._started.append(future)
         return future.result

@@ -36,7 +36,7 @@ def look(seconds: float) -> float:
 
 
 class QuietMoments:
-    """Waits within limits, and says so. Without a limit of seconds nothing is waited for."""
+    """Waits for a quiet moment within a time limit, and reports it. With a limit of zero it never waits."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class QuietMoments:
         look: Callable[[float], float] = look,
     ) -> None:
         """`longest_timing`: most seconds for which a program is timed. `budget_seconds`: the run's budget of time; 0
-        means none. `look`: returns the share of the machine that others use during so many seconds."""
+        means none. `look`: returns the share of the machine that others use during a given number of seconds."""
         seconds = PATIENCE * longest_timing
         self._seconds = min(seconds, BUDGET_SHARE * budget_seconds) if budget_seconds else seconds
         self._watch = watch
@@ -56,7 +56,7 @@ class QuietMoments:
     def wait(self) -> float:
         """Wait until others use little of the machine, or the time is up. Returns the share that they used last.
 
-        After a wait in vain only one look is taken each time, until the machine was quiet once.
+        After a wait that ran out of time, each call takes only one look, until a look finds the machine quiet.
         """
         if not self._seconds:
             return 0.0
@@ -74,7 +74,7 @@ class QuietMoments:
         return share
 
     def came(self) -> bool:
-        """Wait, and return whether others leave the machine alone now. False where nothing may be waited for."""
+        """Wait, and return whether others leave the machine alone now. False if the time limit is zero."""
         return bool(self._seconds) and self.wait() <= BUSY_SHARE
 
 

@@ -46,7 +46,7 @@ class Draft:
     profile: Profile | None
     """The profile of the program that is improved, in an optimization pass."""
     advice: Advice | None
-    """The recommendation that was followed, in an optimization pass. Its cost is with the attempt that asked."""
+    """The recommendation that was followed, in an optimization pass. Its cost counts for the attempt that asked."""
     answer: Answer
 
 
@@ -153,7 +153,7 @@ class Round:
 
 
 def _free(idea: Recommendation, labels: tuple[str, ...] = ()) -> Advice:
-    """Return an idea that was paid for before, as advice."""
+    """Return an idea as advice without a cost, because its cost was counted before."""
     return Advice(recommendation=idea, requests=(), usage=Usage(), labels=labels)
 
 
@@ -167,7 +167,7 @@ def _ranked(ideas: Sequence[Recommendation], rank: int) -> Recommendation:
 
 
 def _all_waiting(first: WaitingForReplies, others: Sequence[Callable[[], Draft]]) -> WaitingForReplies:
-    """Ask the other questions of the round as well, and return one error that names all that wait."""
+    """Ask the other questions of the round as well, and return one error that names all waiting questions."""
     pending, empty = list(first.pending), list(first.empty)
     for finish in others:
         try:

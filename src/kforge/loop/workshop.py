@@ -33,7 +33,7 @@ class Workshop:
     """Gets short progress reports, for a live display. It may be called from several threads."""
     search: Strategy = field(default_factory=LinearSearch)
     quiet: QuietMoments = field(default_factory=QuietMoments)
-    """Waits for quieter moments; by default never."""
+    """Waits for quiet moments; by default never."""
     turns: Turns = field(default_factory=NoTurns)
     """Waits while other runs use the machine; by default never."""
     at_once: int = 1
@@ -42,7 +42,7 @@ class Workshop:
     """The generation agents on the further models of an ensemble."""
 
     def writer(self, root: int) -> Generator:
-        """Return the agent that writes the first program with this index, and works on all that is grown from it.
+        """Return the agent that writes the first program with this index, and all programs that are grown from it.
 
         The models of an ensemble take turns in writing first programs.
         """
@@ -51,7 +51,8 @@ class Workshop:
 
 
 def once(run: RunFolder, index: int, name: str, kind: type[R], candidate: Candidate, make: Callable[[], R]) -> R:
-    """Return a stage's result; a finished stage of this candidate is not repeated after a kill."""
+    """Return the result of a stage. A stage that was finished for this candidate, even before a kill, is read from disk
+    and not repeated."""
     done = run.stage(index, name, kind, candidate.digest)
     if done is None:
         done = make()

@@ -1,6 +1,6 @@
-"""Numbers over many problems. Pure: no torch, no files, and random resamples only by a seed.
+"""Numbers over many problems. The functions are pure: no torch, no files, and random resampling depends on a seed only.
 
-All functions take `ProblemResult`s. Failures count, and what cannot be told is counted apart.
+They take `ProblemResult`s. Failures count. Problems whose number is unknown are counted separately.
 """
 
 from kforge.metrics.ceilings import Ceiling, roofline_share, roofline_shares, sol_of, sol_score, sol_scores

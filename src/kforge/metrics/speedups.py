@@ -111,7 +111,7 @@ def fast_curves(results: Sequence[ProblemResult], baselines: Sequence[str], seed
 
 
 def kept_speedup(result: ProblemResult, baselines: Sequence[str]) -> float | None:
-    """Return the speedup that a user has who keeps the original module unless the program is proven faster.
+    """Return the speedup for a user that keeps the original module unless the program is proven faster.
 
     It is 1.0 for a failure, and None if it cannot be told: the measurement was disturbed, or the program was not
     compared.
@@ -127,8 +127,8 @@ def kept_speedup(result: ProblemResult, baselines: Sequence[str]) -> float | Non
 def mean_speedup(results: Sequence[ProblemResult], baselines: Sequence[str], seed: int = 0) -> Estimate | None:
     """Return the geometric mean of the kept speedups of finished problems, failures as 1.0, with its bootstrap band.
 
-    Problems for which it cannot be told are left out. None if nothing is left, or nothing but failures: 1.00x would
-    then be a figure that nothing was measured for.
+    Problems whose speedup is unknown are left out. None if no problem is left, or if only failures are left: no
+    measurement would then support a mean of 1.00x.
     """
     done = [result for result in results if result.is_done]
     kept = [kept_speedup(result, baselines) for result in done]

@@ -36,7 +36,8 @@ class Gain(Record):
     """Number of problems with a correct program that is proven slower."""
     cannot_tell: int = 0
     """Number of problems with a correct program that is neither proven faster nor slower: the interval leaves it open,
-    the measurement was disturbed, or the program was not compared. `faster`, `slower` and this are all correct ones."""
+    the measurement was disturbed, or the program was not compared. `faster`, `slower` and `cannot_tell` add up to the
+    problems with a correct program."""
     share: float | None = None
     """Share of the measured problems that are faster. None if there are correct programs but none was measured."""
     geometric_mean: float | None = None
@@ -86,7 +87,7 @@ def _gain(done: Sequence[ProblemResult], baselines: Sequence[str]) -> Gain:
         compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]
         slower += any(each.finding == "slower" for each in compared)
         if any(each.doubt is None and each.finding != "faster" for each in compared):
-            others += 1  # one baseline that it does not beat decides
+            others += 1  # one baseline that the program does not beat is enough
         elif any(each.doubt is not None for each in compared):
             disturbed += 1
         elif compared:

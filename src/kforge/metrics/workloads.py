@@ -19,7 +19,7 @@ class WeightedResult(NamedTuple):
 
     problem: str
     weight: float
-    """Over 0."""
+    """How often the workload is served, relative to the others; greater than 0."""
     result: ProblemResult
 
 
@@ -70,7 +70,7 @@ def _gain(problem: str, group: Sequence[WeightedResult], baselines: Sequence[str
 
 
 def _kept(part: WeightedResult, baseline: str) -> float:
-    """Return the speedup that a user has; 0 if it is not known."""
+    """Return the kept speedup over a baseline (`kept_speedup`); 0 if it is not known."""
     return kept_speedup(part.result, (baseline,)) or 0.0
 
 

@@ -1,4 +1,4 @@
-"""Talking to models: one `LanguageModel` protocol, and one exchange folder that every call goes through.
+"""Access to models: one `LanguageModel` protocol, and one exchange folder that every call goes through.
 
 builtin               no model: the smith, which `session` calls instead
 replay:DIR            answers from a recorded exchange, read only
@@ -50,7 +50,7 @@ _NAMES = "builtin, replay:DIR, exchange, scripted:FILE or PROVIDER:MODEL (such a
 
 
 OFFLINE = ("builtin", "replay", "exchange", "scripted")
-"""Kinds of models that make no network call. Their questions are asked in one order, so that a script fits."""
+"""Kinds of models that make no network call. Their questions are asked one by one, so that a script's order fits."""
 
 
 def is_remote(name: str) -> bool:

@@ -47,8 +47,11 @@ class CallBudget:
         ends: float = math.inf,
         waited: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Zero means no limit. `ends`: when the minutes are over, by `time.monotonic`. `waited`: returns the seconds by
-        which that moment is put off, because the run had to wait for other runs."""
+        """Set the limits. Zero means no limit.
+
+        `ends`: when the minutes are over, by `time.monotonic`. `waited`: returns the seconds by which that moment is
+        put off, because the run had to wait for other runs.
+        """
         self.usd = usd
         self.tokens = tokens
         self.minutes = minutes
@@ -59,7 +62,7 @@ class CallBudget:
 
     @property
     def seconds_left(self) -> float:
-        """The time that is left for a call, at least zero."""
+        """Seconds that are left for a call, at least zero."""
         return max(0.0, self._ends + self._waited() - time.monotonic())
 
     def check_time(self) -> None:
@@ -119,10 +122,10 @@ def _most(request: Request, price: Price) -> Charge | None:
 
 
 def _charge(request: Request, reply: Reply, price: Price) -> Charge:
-    """Return what an answered call cost. Where its provider did not say, it is what it can have cost at most."""
+    """Return the cost of an answered call; if its provider did not say, the most that it can have cost."""
     usage = reply.usage
     if not usage.requests:
-        return Charge()  # from a recording
+        return Charge()  # replayed from a recording
     counted = usage.input_tokens + usage.output_tokens
     if usage.cost_usd is not None:
         return Charge(counted, usage.cost_usd)

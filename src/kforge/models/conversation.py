@@ -12,7 +12,7 @@ from kforge.models.images import Image
 from kforge.records import Amount, Count, Record, Usage
 
 IMAGES_REFUSED = "images_refused"
-"""How a reply ends (`Reply.finish`) when the model takes no images: it was not asked, and `text` says why."""
+"""Value of `Reply.finish` if the model refused the images of a request. The reply has no answer; `text` says why."""
 
 
 class Message(Record):
@@ -86,7 +86,7 @@ class Reply(Record):
     finish: str
     """`stop`, or why the answer ended early: `length`, `content_filter`, `images_refused`, …"""
     seconds: Amount = 0.0
-    """Time from the question to the answer, with every retry. Zero where a file answered."""
+    """Seconds from the question to the answer, with every retry. Zero if the answer was put there as a file."""
     tries: Count = 1
     """How often the provider was asked until it answered."""
     prices: str = ""

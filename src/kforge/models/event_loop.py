@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _STARTING = threading.Lock()
-"""Held while the loop is started, which must happen once."""
+"""Held while the loop is started, so that it is started only once."""
 
 
 def run(question: Coroutine[Any, Any, T]) -> T:

@@ -1,14 +1,14 @@
 """The exchange: one folder that every model call goes through.
 
     001-generation.request.json     the question, written before the call
-    001-generation.prompt.md        the same to be read, where a person or a coding agent answers
+    001-generation.prompt.md        the question as text, if a person or a coding agent answers
     001-generation.reply.json       the answer, written after the call, whole or not at all
     001-generation.reply.md|.txt    the answer as plain text, when a person or a coding agent writes it
     001-generation.image-1.png      an image that goes with the question; the next one is image-2
 
 Questions are numbered in the order in which they are asked, and named for the agent that asks. The number is for
-readers: a question is found again by its identity, which the request holds, because another run may take other turns.
-Folders of earlier versions have the identity in the place of number and agent, and are used as they are.
+readers: a question is found again by its identity, which follows from the request, because another run may ask in
+another order. Folders of earlier versions have the identity in the place of number and agent, and are used unchanged.
 
 A folder belongs to one run. An answered request is never asked again, so a run that was killed goes on without
 paying twice; and the folder replays without a model (`replay:DIR`).
@@ -44,7 +44,8 @@ WRITTEN_REPLIES = (".reply.md", ".reply.txt")
 """Endings of the files that a person or a coding agent may answer in; the first is the one that prompts name."""
 REPLIES = (".reply.json", *WRITTEN_REPLIES)
 _NAMING = threading.Lock()
-"""Held while a question gets its number: several threads may ask at once. One for all folders, since it is short."""
+"""Held while a question gets its number, because several threads may ask at once. One lock serves all folders, because
+it is held briefly."""
 _NUMBERED = re.compile(r"(\d{3,9})-(?:generation|analysis)")
 
 
@@ -117,7 +118,7 @@ class Exchange:
     def calls(self) -> Iterator[tuple[str, Request, Reply]]:
         """Yield every question that has an answer, with its name, in the order in which they were asked.
 
-        A damaged reply counts as absent, and nothing is written: the folder may be somebody else's.
+        A damaged reply counts as absent. Nothing is written, because the folder may belong to another user.
         """
         for name, request in _requests(self.folder):
             try:
@@ -156,8 +157,7 @@ class Exchange:
         durable.write(self.folder / name, text, shared=True, within=self.folder)
 
     def _next_name(self, request: Request) -> str:
-        # every numbered file counts: a reply that was put there for a question that was never asked must not answer
-        # this one
+        # every numbered file counts, also a reply without a question: it must not answer this question
         used = (_NUMBERED.match(path.name) for path in self.folder.glob("[0-9]*"))
         last = max((int(found[1]) for found in used if found), default=0)
         return f"{last + 1:03d}-{request.agent}"
@@ -225,7 +225,7 @@ class ExchangedModel:
         The `Ledger` counts each reply of a run once.
 
         Raises PromptTooLong for a prompt that does not fit into the context limit, BudgetSpent for a call that could
-        pass a budget, and else what the source raises.
+        pass a budget, and what the source raises.
         """
         recorded = self.exchange.reply(request)
         if recorded is not None:
@@ -250,7 +250,7 @@ class ExchangedModel:
         return reply.model_copy(update=told)
 
     def _own_price(self, usage: Usage) -> dict[str, object]:
-        """Return the fields of a reply whose tokens cost what the user says; its price stays unknown without tokens."""
+        """Return the cost fields of a reply, by the user's own prices. Without token counts its cost is None."""
         cost = self.price.cost(usage.input_tokens, usage.output_tokens) if usage.input_tokens else None
         return {"usage": usage.model_copy(update={"cost_usd": cost}), "prices": self.price.table}
 
@@ -260,7 +260,7 @@ class ExchangedModel:
 
     @property
     def remark(self) -> str:
-        """Return which settings the model is asked without; empty where it takes all of them."""
+        """Return a sentence that names the settings which the model does not take; empty if it takes all of them."""
         return f"{self.name} does not take {' and '.join(self.unused)}, and is asked without" if self.unused else ""
 
 

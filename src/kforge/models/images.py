@@ -36,12 +36,13 @@ class Image(Record):
     media_type: Literal["image/png", "image/jpeg", "image/webp"]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     measured: bool = False
-    """Whether it shows measurements, which no second run repeats: then it is no part of a request's identity."""
+    """Whether it shows measurements, which differ from run to run. Then it is not part of a request's identity."""
     content: bytes = Field(default=b"", exclude=True, repr=False)
 
     @classmethod
     def of(cls, content: bytes, *, measured: bool = False) -> Self:
-        """Return the image with these bytes. Raises ValueError, in words, for any other kind of file."""
+        """Return the image with these bytes. Raises ValueError, with a message for users, if it is too large or of
+        another kind."""
         if len(content) > MOST_BYTES:
             raise ValueError(f"it is larger than {MOST_BYTES / 2**20:g} MiB")
         kind = next((media_type for media_type, _, begin in _KINDS if begin.match(content)), None)

@@ -1,7 +1,7 @@
 """The ledger of a run: every answered call of a model, with its tokens, price and time.
 
 It is made from the exchange folder, which holds every question and every answer once. So a resumed run counts no call
-twice, and a run that was killed forgets none.
+twice, and a run that was killed loses none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ModelCall(Record):
     """The model that was asked, as the user names it."""
     usage: Usage
     seconds: Amount
-    """Time from the question to the answer, with every retry. Zero where a file answered."""
+    """Seconds from the question to the answer, with every retry. Zero if the answer was put there as a file."""
     tries: Count
     """How often the provider was asked until it answered."""
 
@@ -84,7 +84,7 @@ class Ledger:
 
     @property
     def seconds(self) -> float:
-        """The time that was spent waiting for models."""
+        """Seconds spent waiting for models."""
         return round(sum(call.seconds for call in self.calls), 3)
 
     @property

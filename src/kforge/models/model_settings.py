@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LEAST_ANSWER = 256
 """Tokens that an answer must have room for within the context limit. No program or recommendation is shorter."""
 _SENT = ("effort", "temperature", "seed")
-"""The settings that are sent to a provider, which may not know them. kforge itself keeps to the others."""
+"""The settings that are sent to a provider, which may not know them. kforge itself applies the others."""
 
 
 def _positive(value: int) -> int:
@@ -33,7 +33,7 @@ class ModelSettings(Record):
     temperature: Annotated[float, Field(ge=0.0, le=2.0)] | None = None
     """Randomness of the answer. Absent: the model's own default, because many models refuse any other."""
     seed: Count | None = None
-    """Seed of the model's random choices, where its provider has one."""
+    """Seed of the model's random choices, if its provider takes one."""
     context: Annotated[Count, AfterValidator(_positive)] | None = None
     """The most tokens that a prompt and its answer may have together."""
     max_tokens: Annotated[Count, AfterValidator(_positive)] | None = None
@@ -45,7 +45,7 @@ class ModelSettings(Record):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the settings that a text such as `effort=high,seed=7` names. Raises ValueError, in words."""
+        """Return the settings in a text such as `effort=high,seed=7`. Raises ValueError with a message for users."""
         given: dict[str, str] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -67,12 +67,12 @@ class ModelSettings(Record):
         return settings
 
     def __str__(self) -> str:
-        """The text that `parse` reads."""
+        """Return the settings as the text that `parse` reads."""
         return ",".join(f"{name}={value}" for name, value in self if value is not None)
 
     @property
     def sent(self) -> tuple[str, ...]:
-        """The names of the given settings that only a provider can keep to."""
+        """The names of the given settings that are sent to the provider."""
         return tuple(name for name in _SENT if getattr(self, name) is not None)
 
     def applied_to(self, request: Request) -> Request:

@@ -15,7 +15,7 @@ _SNAPSHOT = re.compile(r"[-@:](?:\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|latest)")
 def ensemble(names: str) -> tuple[str, ...]:
     """Return the models that a text names: one, or several that are separated by commas.
 
-    A comma that no name of a model follows belongs to a name, such as that of a recording's folder.
+    A comma that is not followed by a model's name belongs to a name, such as that of a recording's folder.
     """
     return tuple(name.strip() for name in _NEXT.split(names))
 

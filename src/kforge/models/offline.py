@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ReplayedModel:
-    """Answers from the folder of a recorded exchange, or of several ones; they are never changed."""
+    """Answers from the folders of one or several recorded exchanges, which it never changes."""
 
     def __init__(self, folder: str) -> None:
         """`folder`: an exchange, or a folder in which exchanges lie, such as that of a suite.
@@ -84,7 +84,7 @@ def _links(files: Iterable[tuple[str, Image]]) -> Iterator[str]:
 class _Line(BaseModel, extra="forbid"):
     """One answer of a script, with its text and the reason why the model stopped.
 
-    A plain string in a script is such an answer whose model stopped by itself.
+    A plain string in a script is an answer with this text and the reason `stop`.
     """
 
     text: str
@@ -137,10 +137,10 @@ def _read_script(path: Path) -> list[_Line]:
 
 
 def _plain(text: str) -> str:
-    """The text with plain line ends."""
+    """Return the text with Unix line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sort key that puts `2.md` before `10.md`."""
+    """Return a sort key that puts `2.md` before `10.md`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]

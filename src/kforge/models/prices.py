@@ -1,4 +1,4 @@
-"""What a model's tokens cost: by the user's own prices, or by the table of the package genai-prices.
+"""Computes the price of model calls: by the user's own prices, or by the table of the package genai-prices.
 
 An unknown price is the value None. It is never counted as zero.
 """
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from kforge.models.model_settings import ModelSettings
 
 FREE = ("replay", "scripted")
-"""Models whose answers were written before."""
+"""Kinds of models whose calls cost nothing, because their answers exist before the run."""
 OWN_PRICES = "the prices that the user gave"
 MILLION = 1_000_000
-"""Tokens that prices are quoted for."""
+"""Number of tokens that quoted prices are for."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How fast the best program was after each attempt, and what had been paid and waited for it by then."""
+"""The progress of a run: the speedup of the best program after each attempt, and the cost and time until then."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class RunProgress(Record):
     doubt: str | None = None
     """Why the speedup must not be relied on; None where it may be."""
     usage: Usage
-    """All model calls so far."""
+    """Cost of all model calls so far."""
     seconds: Amount
-    """Wall time of the run so far."""
+    """Wall-clock seconds of the run so far."""
 
 
 def progress(attempts: Sequence[Attempt], ledger: Ledger) -> Iterator[RunProgress]:

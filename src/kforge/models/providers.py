@@ -38,7 +38,7 @@ SERVER_KEY = "KFORGE_SERVER_API_KEY"
 _PASSING = frozenset({408, 409, 425, 429})
 """Client error statuses for which a retry can help, as for every 5xx."""
 _UNPROCESSABLE = frozenset({400, 413, 415, 422})
-"""Statuses that say that the request itself is at fault. Where it has images, it is asked again without."""
+"""Statuses that say that the request itself is at fault. A request with images is then asked again without them."""
 _ABOUT_IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.IGNORECASE)
 """Words in an error that is about images. Some servers report it as an internal error, some as an unknown endpoint."""
 _UNREACHED = frozenset({"ConnectError", "ConnectTimeout"})
@@ -56,7 +56,10 @@ class Patience:
     timeout: float = 900.0
     """Seconds for one attempt from first to last byte, so that a very slow server does not hold a run for ever."""
     first_wait: float = 2.0
+    """Most seconds from the first failure to the next attempt, unless the provider asks for more. They double with each
+    failure."""
     longest_wait: float = 60.0
+    """Most seconds between any two attempts."""
 
     def wait(self, failures: int, asked: float | None) -> float:
         """Return the seconds before the next attempt: exponential, with random spread, at least what the provider asked
@@ -88,7 +91,7 @@ class ProviderModel:
         self._patience = patience or Patience()
         self._tell = tell
         self.budget = CallBudget()
-        """The budget of the run: an answer is not waited for longer than its minutes."""
+        """The budget of the run. Waiting for an answer ends when its minutes are over."""
 
     @classmethod
     def open(
@@ -98,7 +101,7 @@ class ProviderModel:
         patience: Patience | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> ProviderModel:
-        """The model `PROVIDER:MODEL` or `PROVIDER:MODEL@URL`.
+        """Return the model named `PROVIDER:MODEL` or `PROVIDER:MODEL@URL`.
 
         Raises ModelError for an unknown provider, a missing extra or a missing key.
         """
@@ -141,7 +144,7 @@ class ProviderModel:
     def complete(self, request: Request) -> Reply:
         """Ask the provider, and retry while the error may be temporary.
 
-        Where the provider refuses the images of a request, the reply says so by its `finish` and has no answer.
+        If the provider refuses the images of a request, the reply has the `finish` IMAGES_REFUSED and no answer.
         Raises ModelError when the provider refuses the key or does not know the model, and ProviderError when it
         refuses the request, cannot be reached or fails on every attempt.
         """
@@ -253,7 +256,7 @@ def _is_final(error: Exception, status: int | None) -> bool:
 
 
 def _refuses_images(error: Exception, status: int | None) -> bool:
-    """Return whether the error may come from the images of a request: then it is worth asking without them."""
+    """Return whether the error may come from the images of a request, so that it is worth asking without them."""
     from pydantic_ai.exceptions import UserError
 
     if status in _UNPROCESSABLE:
@@ -281,7 +284,7 @@ def _unreachable(error: BaseException) -> str:
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__ or error.__context__  # clients hide the context, which has the reason
+        error = error.__cause__ or error.__context__  # clients suppress the context, which holds the reason
 
 
 def _line(error: Exception, key: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The number of tokens in a prompt, before any model has counted them.
+"""Estimates the number of tokens in a prompt, before a model has counted them.
 
 No tokenizer is asked: each model has its own, and most of them are not public.
 """
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from kforge.models.conversation import Request
 
 BYTES_PER_TOKEN = 3
-"""Bytes of a token, on the low side: tokenizers of today need 3.2 to 4.2 bytes a token for code and English."""
+"""Bytes per token, a low estimate: current tokenizers need 3.2 to 4.2 bytes per token for code and English."""
 TOKENS_PER_MESSAGE = 16
 """Tokens by which chat templates mark the beginning and the end of a message, at most."""
 TOKENS_PER_IMAGE = 6000
-"""The most that a large provider counts for one image of the sizes that kforge accepts."""
+"""The most tokens that a large provider counts for one image of the sizes that kforge accepts."""
 
 
 def likely_tokens(request: Request) -> int:
-    """Return about how many tokens the prompt has, for a comparison with a context limit."""
+    """Return the estimated number of tokens of the prompt, for a comparison with a context limit."""
     return -(-_bytes(request) // BYTES_PER_TOKEN) + _marks(request)
 
 

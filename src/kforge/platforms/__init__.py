@@ -1,5 +1,5 @@
 """Platforms for which kforge can write programs. Each is a folder with `platform.toml` and `example/`, and optionally
-`adapter.py` and `preload.py`."""
+`examples/`, `adapter.py`, `preload.py` and `language.py`."""
 
 from kforge.platforms.adapter import Adapter
 from kforge.platforms.contracts import (

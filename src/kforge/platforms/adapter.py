@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 HOST_LUCK, DEVICE_LUCK = 0.04, 0.01
+"""Log-ratio bounds on process-to-process variation: of work on the host, and of work on a device."""
 MOST_CACHES = 64 << 20
-"""Largest last-level cache, in bytes, that is flushed as a whole. Most devices have less."""
+"""Most bytes that are written to flush a whole last-level cache. Also the bytes that are assumed for a cache whose size
+is unknown; most devices have less."""
 LAUNCH_SECONDS = 5e-5
 """Seconds that Python and the driver take to launch a kernel or two. In a call this short, the host takes most of the
 time."""
@@ -49,7 +51,7 @@ class Adapter:
     """
 
     line_flags: tuple[str, ...] = ()
-    """Compiler flags with which builds of `kforge.inline` keep line numbers, so that a profile can tell the lines of
+    """Compiler flags with which builds of `kforge.inline` keep line numbers, so that a profile can name lines of
     kernels. Empty if kernels do not run on the host's processor."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -57,15 +59,17 @@ class Adapter:
 
     @cached_property
     def cache_bytes(self) -> int:
-        """Bytes of the last-level cache. Data that fits into it may be read faster than from memory."""
+        """Bytes of the last-level cache, or `MOST_CACHES` if they are unknown. Data that fits into it may be read
+        faster than from memory."""
         return self._caches[-1] if self._caches else MOST_CACHES
 
     @cached_property
     def flush_bytes(self) -> int:
-        """Bytes that `flush` writes: twice the last-level cache, if writing that much takes only a few milliseconds.
+        """Bytes that `flush` writes: twice the last-level cache if that is at most `MOST_CACHES`, which takes a few
+        milliseconds.
 
         Servers and virtual machines report hundreds of megabytes of cache, which they share with other users. On those,
-        only the cores' own caches are flushed.
+        `flush` writes three times the cores' own caches. If the caches are unknown, it writes `MOST_CACHES`.
         """
         if not self._caches:
             return MOST_CACHES
@@ -117,11 +121,10 @@ class Adapter:
         return ()
 
     def kernel_device(self) -> KernelDevice | None:
-        """Return the device that runs the kernels, if it is another one than torch's device of the tensors. Otherwise
-        None.
+        """Return the device that runs the kernels if it differs from torch's device for the tensors. Otherwise None.
 
-        The method is called several times, also in processes that are forked later. So find the device in a subprocess,
-        and cache it.
+        The method is called several times, also in processes that fork later. So find the device in a subprocess, and
+        cache the answer.
         """
         return None
 
@@ -137,9 +140,9 @@ class Adapter:
         reason."""
         return ()
 
-    def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - for devices
-        """Return a function that says who wrote a kernel that `watch` saw, the program or a library. None if that
-        cannot be known."""
+    def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - for overrides
+        """Return a function that says whether the program or a library wrote a kernel that `watch` recorded. None if
+        that cannot be known."""
         return None
 
     def emulated(self) -> str | None:
@@ -150,7 +153,7 @@ class Adapter:
         """
         return None
 
-    def build_ahead(self, kernel: Path) -> tuple[str, ...]:  # noqa: ARG002 - for platforms that can
+    def build_ahead(self, kernel: Path) -> tuple[str, ...]:  # noqa: ARG002 - for overrides
         """Build a program that cannot run on this machine, and return the targets it was built for. Empty if the
         platform cannot do that.
 
@@ -177,7 +180,7 @@ class Adapter:
         return DEVICE_LUCK + HOST_LUCK * min(1.0, LAUNCH_SECONDS / seconds)
 
     def prepare(self) -> None:
-        """Make the device ready in this process. Raises PlatformError if torch cannot use it."""
+        """Initialize the device in this process. Raises PlatformError if torch cannot use it."""
         import torch
 
         try:
@@ -187,7 +190,7 @@ class Adapter:
             raise PlatformError(f"torch cannot use the device '{self.device()}': {reason}") from error
 
     def build_environment(self, folder: Path) -> dict[str, str]:  # noqa: ARG002
-        """Return environment variables that make a program's own builds go into this folder. They are for builds that
+        """Return environment variables that direct a program's builds into this folder. They are for builds that
         `kforge.inline` does not make."""
         return {}
 
@@ -200,8 +203,8 @@ class Adapter:
         return None
 
     def conditions(self) -> dict[str, str]:
-        """Return the present conditions on which the device's speed depends, by name and in words: clocks, power,
-        temperature.
+        """Return the present conditions on which the device's speed depends (clocks, power, temperature), as texts by
+        name.
 
         They go into receipts. Empty if the device does not report them. The call must not take longer than about a
         millisecond.
@@ -284,8 +287,8 @@ class Adapter:
         return (("Device", self.describe_device()),)
 
     def describe_device(self) -> str:
-        """Return the device's own name. Measured numbers are stored with it, because they are valid for this device
-        only."""
+        """Return the device's own name. Measured numbers are stored with this name, because they are valid for this
+        device only."""
         if (elsewhere := self.kernel_device()) is not None:
             return elsewhere.name
         if self.device().partition(":")[0] == "cpu":

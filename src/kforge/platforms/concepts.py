@@ -42,7 +42,7 @@ class Concepts(Record):
 
 
 class Counterpart(NamedTuple):
-    """One concept: what it is, its name on the source platform (`there`), and its name on the target platform
+    """One concept with its description, its name on the source platform (`there`), and its name on the target platform
     (`here`)."""
 
     what: str

@@ -178,7 +178,7 @@ class Sanitizer:
 
 @dataclass(frozen=True)
 class NoSanitizer:
-    """Says that a platform has no sanitizer."""
+    """The absence of a sanitizer, as an adapter reports it."""
 
     reason: str
     """Why the platform has no sanitizer, in one line."""

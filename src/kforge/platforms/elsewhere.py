@@ -92,7 +92,7 @@ class ElsewhereAdapter(Adapter):
             name=f"{told['name']} ({told['driver']})", in_worker=told["is_processor"], driver=self.driver
         )
 
-    def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - all are its own
+    def kernel_owners(self, program: str) -> Callable[[str], KernelOwner] | None:  # noqa: ARG002 - no library kernels
         """Return a function that attributes every recorded kernel to the program. None if kernels run in the worker,
         because samples of its code say more."""
         return None if self.kernel_device().in_worker else lambda _: "authored"

@@ -1,4 +1,4 @@
-"""Describes this machine's processor in lines of text, for an author of programs. Nothing is measured here."""
+"""Describes this machine's processor in lines of text, for the author of a program. Nothing is measured here."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FLOAT_BYTES = 4
-"""Bytes of a float32 number, in which the width of vector registers is told."""
+"""Bytes of a float32 number. The width of vector registers is also given as a number of these."""
 
 
 def facts() -> Iterator[tuple[str, str]]:
-    """Yield name and text of each fact about the processor that the kernel reports."""
+    """Yield name and text of each fact about the processor that the operating system reports."""
     yield "Processor", host.describe()
     count, threads = host.cores(), host.threads()
     if count is not None:

@@ -14,7 +14,7 @@ _GROUP_LIMITS = (
     "cpu.max", "cpu.weight", "cpu.idle", "io.max", "memory.high", "memory.max", "memory.swap.max",
     "cpu.cfs_quota_us", "cpu.shares", "memory.limit_in_bytes",
 )  # fmt: skip
-"""Files of a control group that limit the speed or memory of its processes. The last three are of version 1."""
+"""Files of a control group that limit the speed or memory of its processes. The last three are of cgroup version 1."""
 _NO_LIMIT = frozenset({"", "max", "max 100000", "0", "-1", "100", "1024", "9223372036854771712"})
 """Contents of a control group's file that mean that there is no limit."""
 
@@ -25,7 +25,7 @@ def of_process() -> list[object]:
     names -= {"RLIMIT_CORE", "RLIMIT_FSIZE"}  # every referee sets these itself
     limits = [(name, resource.getrlimit(getattr(resource, name))) for name in sorted(names)]
     scheduled: tuple[int, ...] = ()
-    if hasattr(os, "sched_getscheduler"):  # macOS has none of the three, and the same for all its processes
+    if hasattr(os, "sched_getscheduler"):  # macOS has no such functions, and one policy for all processes
         scheduled = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
     return [sorted(host.processors()), (os.getpriority(os.PRIO_PROCESS, 0), *scheduled), limits]
 

@@ -1,4 +1,4 @@
-"""Types for the kernels that a device ran, and for who wrote them. `kernel_watch.py` collects the kernels."""
+"""Types for the kernels that a device ran, and for their authors. `kernel_watch.py` collects the kernels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 KernelOwner = Literal["authored", "library", "copy"]
-"""Who wrote a kernel: the program (`authored`) or a library. Kernels that only move or fill memory are a `copy`, which
-nobody owns."""
+"""The author of a kernel: the program (`authored`) or a library. A kernel that only moves or fills memory is a `copy`,
+and counts for neither."""
 
 
 class KernelLaunches(NamedTuple):

@@ -55,7 +55,8 @@ class Manifest(Record):
     """Measured speedup over eager mode of the smith's programs on this platform, as the geometric mean over a suite. If
     the user names no platform, the smith takes the fastest of the platforms that share a device."""
     preference: int = 0
-    """If several platforms are available and the user names none, the one with the highest number is chosen."""
+    """Rank of this platform if the user names none. The highest number wins among platforms that are otherwise equal
+    (`registry.at_hand`)."""
     toolchain: tuple[Tool, ...] = ()
     requires: tuple[Package, ...] = ()
     """Required Python packages, by the name under which they are imported."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUFFER_BYTES = 128 << 20
-"""Bytes of a buffer: much more than the caches hold, and little enough for a small device."""
+"""Bytes of a buffer: much more than most caches hold, and little enough for a device with little memory."""
 HALVES, BFLOATS = 3, 6
 """Number of half-precision products, and of bfloat16 products, that replace one float32 product with equal accuracy. If
 matrix units multiply these much faster, they determine the peak rate for float32."""

@@ -34,7 +34,7 @@ _LANGUAGE_FILE = "language.py"
 
 
 OPERATORS_FILE = "operators.txt"
-"""File beside an example of a platform's library, with the operators that it stands for."""
+"""Name of the file in each folder of `examples/` that lists the operators for which that example is shown."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -59,8 +59,8 @@ class Platform:
         return self.manifest.name
 
     def example_for(self, source: str) -> Example:
-        """Return the single-shot example for a problem's source: that of the library which shares most operators with
-        it, or the platform's own. Raises PlatformError for an example that cannot be read."""
+        """Return the single-shot example for a problem's source: the one in `examples/` that shares the most operators
+        with the source, or the platform's own if none shares any. Raises PlatformError if an example cannot be read."""
         operators = {folder: _operators(folder) for folder in sorted((self.folder / "examples").glob("*/"))}
         named = set(_NAME.findall(source))
         best = max(operators, key=lambda folder: len(named & operators[folder]), default=None)
@@ -166,9 +166,9 @@ def _load_or_say_why(folder: Path) -> Platform | BrokenPlatform:
 def at_hand(extra: Sequence[Path] = (), suits: Callable[[Platform], bool] | None = None) -> Platform:
     """Return the platform to use if the user names none. Raises PlatformError if no platform is available.
 
-    Platforms for which `suits` is true come first; it says whether the smith can write for a platform. Next come
-    platforms whose own device is present, then those with the highest preference. With `suits`, the one with the
-    fastest known programs is chosen among platforms of the same device.
+    `suits` says whether the smith can write for a platform; such platforms come first. Next come platforms that are not
+    emulated here, then those with the highest preference. With `suits`, several equally ranked platforms may share the
+    device of the best one: then the platform with the highest `builtin_speedup` is chosen.
     """
     usable = [p for p in available(extra) if isinstance(p, Platform) and p.adapter.probe() is None]
     if not usable:
@@ -218,7 +218,7 @@ def _broken(entry_point: importlib.metadata.EntryPoint, problem: str) -> BrokenP
 
 
 def _operators(folder: Path) -> set[str]:
-    """Return the operators that an example of the library stands for. Raises PlatformError if its file cannot be
+    """Return the operators for which the example in this folder is shown. Raises PlatformError if their file cannot be
     read."""
     return set(_example(folder, OPERATORS_FILE).split())
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ProblemChoice(Record):
-    """The problems that a user wants. Every field narrows the choice; an empty one does not."""
+    """The problems that a user wants. Every field that is not empty narrows the choice."""
 
     levels: tuple[int, ...] = ()
     numbers: tuple[tuple[int, int], ...] = ()
@@ -29,7 +29,7 @@ class ProblemChoice(Record):
     sample: int = Field(default=0, ge=0)
     """Number of problems that are drawn at random; 0 keeps all."""
     seed: int = 0
-    """Seed of that draw. The same seed draws the same problems of the same suite."""
+    """Seed of the random draw. The same seed draws the same problems of the same suite."""
 
     @classmethod
     def parsed(cls, *, levels: str = "", numbers: str = "", tags: str = "", sample: int = 0, seed: int = 0) -> Self:
@@ -48,9 +48,10 @@ class ProblemChoice(Record):
         )
 
     def of(self, entries: Sequence[Entry], suite: str, only: str = "") -> list[Entry]:
-        """Return the chosen entries in their order; `only` is a list of name patterns, separated by commas.
+        """Return the chosen entries in their order. `only` is a list of name patterns, separated by commas.
 
-        Raises ProblemError if nothing is left, if a tag or level occurs nowhere, or if all that is left is refused.
+        Raises ProblemError if nothing is left, if a tag or level occurs nowhere, or if kforge refuses all problems that
+        are left.
         """
         self._check(entries, suite)
         matching = [entry for entry in self.wanted(entries) if not only or matches(entry.name, only)]
@@ -68,7 +69,7 @@ class ProblemChoice(Record):
         return [chosen[index] for index in sorted(drawn)]
 
     def wanted(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return the entries of the chosen levels, numbers and tags, with those that are refused."""
+        """Return the entries of the chosen levels, numbers and tags, including those that kforge refuses."""
         return [entry for place, entry in enumerate(entries, 1) if self._wants(entry, place)]
 
     def _wants(self, entry: Entry, place: int) -> bool:

@@ -83,8 +83,8 @@ class Instance:
         """Whether `forward` draws random numbers, as dropout in training mode does. It is known after `describe`."""
 
     def make_model(self) -> nn.Module:
-        """Return a new module, constructed with the current random state, in its own mode, with saved weights if it has
-        some.
+        """Return a new module, constructed with the current random state. It has its own training or evaluation mode,
+        and the saved weights if the problem has some.
 
         Raises ProblemError if the constructor fails or the saved weights do not fit.
         """
@@ -95,7 +95,7 @@ class Instance:
             with self._blaming("loading the saved weights"):
                 model.load_state_dict(self._state())
         there = all(each.device == self.device for each in (*model.parameters(), *model.buffers()))
-        return model if there else model.to(self.device)  # tensors without memory cannot be moved, not even nowhere
+        return model if there else model.to(self.device)  # `to` fails for tensors without memory, on any device
 
     def init_inputs(self) -> list[Any]:
         """Return the positional arguments of the constructor, for `Model` and for `ModelNew`.
@@ -132,12 +132,14 @@ class Instance:
 
     @cached_property
     def structure(self) -> Structure:
-        """What all draws of the inputs have in common. Raises ProblemError if they cannot be drawn."""
+        """The structure of the inputs: what all draws have in common. Raises ProblemError if the inputs cannot be
+        drawn."""
         return Structure.observed(self.inputs, STRUCTURE_SEEDS)
 
     @cached_property
     def likeness(self) -> Likeness:
-        """What all constructions of the module have in common. Raises ProblemError if the constructor fails."""
+        """Facts about the module's state that all constructions have in common. Raises ProblemError if the constructor
+        fails."""
         return Likeness.observed(self.make_model)
 
     def _placed(self, given: Any) -> list[Any]:
@@ -168,10 +170,11 @@ class Instance:
         return workload
 
     def smaller(self, least: int) -> Instance | None:
-        """Return the same problem with fewer rows: those of the first input, halved while they are even and at least
-        `least` remain. All inputs with as many rows get fewer; only the first one, if the module refuses that.
+        """Return the same problem with fewer rows, that is, with a smaller first dimension of its first tensor.
 
-        Returns None if it cannot be halved, or if the module does not accept the smaller inputs.
+        The number of rows is halved while it is even and the half is at least `least`. All tensors with that number of
+        rows are cut. If the module does not accept that, only the first tensor is cut. Returns None if the number
+        cannot be halved, or if the module does not accept the smaller inputs.
         """
         whole = tensors_in(self.inputs(0))[0].shape[:1]
         rows = fewer = int(whole[0]) if whole else 0
@@ -179,7 +182,7 @@ class Instance:
             fewer //= 2
         if fewer == rows:
             return None
-        for only_first in (False, True):  # of two matrices that are multiplied only one may lose rows
+        for only_first in (False, True):  # in a product of two matrices, only the first may lose rows
             instance = self.with_inputs(partial(_cut, rows, fewer, only_first=only_first))
             with contextlib.suppress(ProblemError):
                 instance.describe()
@@ -198,7 +201,7 @@ class Instance:
         )
 
     def _draw(self) -> Any:
-        """Draw inputs on the device itself, if the problem allows that. It is much faster for large inputs."""
+        """Draw inputs directly on the device, if the problem allows that. For large inputs this is much faster."""
         if self._draws_on_device:
             try:
                 with self.device:

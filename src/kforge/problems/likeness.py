@@ -35,8 +35,8 @@ class Likeness:
     copies: frozenset[str] = frozenset()
     """Entries that always equal an earlier random entry but have their own memory, as in a copied layer."""
     zeros: frozenset[str] = frozenset()
-    """Random entries with zeros at the same positions in every construction, such as blocks on a diagonal or a padding
-    row."""
+    """Random entries that have a zero at the same position in both constructions, such as a block-diagonal matrix or an
+    embedding with a padding row."""
     draws_outside: bool = False
     """Whether the constructor draws random values outside the state dict: a non-persistent buffer, or a plain
     attribute."""

@@ -63,7 +63,8 @@ class SuiteManifest(Record):
 
 
 def read_manifest(folder: Path) -> SuiteManifest | None:
-    """Return what the folder's `suite.toml` says; None if it has none. Raises ProblemError if the file is wrong."""
+    """Return the contents of the folder's `suite.toml`; None if it has none. Raises ProblemError if the file is
+    wrong."""
     path = folder / MANIFEST
     if not (folder.is_dir() and os.path.lexists(path)):
         return None
@@ -104,7 +105,7 @@ def _check_weights(weights: Weights, path: Path) -> None:
 
 
 def _first(error: ValidationError) -> str:
-    """Return the first thing that is wrong, in one line."""
+    """Return the first validation error in one line, with the field that it is about."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{where + ': ' if where else ''}{' '.join(first['msg'].split())}"

@@ -37,8 +37,8 @@ def _is_unchanged(theirs: ast.Module, ours: ast.Module) -> bool:
 
 
 def _is_the_original(node: ast.stmt, original: ast.ClassDef, same: set[str]) -> bool:
-    """Return whether a statement makes a name for the original module: an alias, a renamed copy, or a class that
-    changes nothing. `same` has the names so far."""
+    """Return whether a statement defines another name for the original module: an alias, a renamed copy, or a derived
+    class that changes nothing. `same` holds the names of the original that were found before."""
     match node:
         case ast.Assign(targets=[ast.Name()], value=ast.Name(id=name)):
             return name in same

@@ -19,10 +19,11 @@ _one_at_a_time = threading.RLock()
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed torch (host and current accelerator), `random` and numpy inside the `with` block, and restore them
+    """Seed torch (host and current accelerator), `random` and numpy inside the `with` block, and restore their states
     afterwards.
 
-    Other threads that want to seed them wait. `seed` is any unsigned 64-bit number; numpy uses its low 32 bits.
+    Other threads wait until they can seed the generators. `seed` is any unsigned 64-bit number; numpy uses its low 32
+    bits.
     """
     devices = [torch.accelerator.current_device_index()] if torch.accelerator.is_available() else []
     with _one_at_a_time, torch.random.fork_rng(devices=devices):
@@ -53,7 +54,7 @@ def generator_states() -> list[bytes]:
 
 def seed_generators(seed: int) -> None:
     """Seed torch (host and current accelerator), `random` and numpy, without restoring them."""
-    # not torch.manual_seed: it records a traceback for every kind of device that is not there (2 ms)
+    # not torch.manual_seed: it takes 2 ms to record a traceback for every kind of device that is missing
     torch.default_generator.manual_seed(seed)
     if torch.accelerator.is_available():
         torch.get_device_module().manual_seed(seed)

@@ -1,4 +1,5 @@
-"""Reads a problem file as text: checks what it must define, and writes `--set NAME=VALUE` into it."""
+"""Reads a problem file as text: checks that it defines the required names, and writes the values of `--set NAME=VALUE`
+into it."""
 
 from __future__ import annotations
 

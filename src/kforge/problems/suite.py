@@ -43,7 +43,7 @@ class Task(Record):
     family: str
     problem: Problem | None = None
     failure: str | None = None
-    """Why the file cannot be used as a problem; None if it can."""
+    """The reason why the problem cannot be used; None if it can."""
     workload: str = ""
     """Name of the workload. Empty if the problem has only one, or for a suite of an earlier version."""
     group: str = ""
@@ -51,7 +51,7 @@ class Task(Record):
     weight: float = Field(default=1.0, gt=0)
     """How often the workload is served, relative to the others of its group."""
     notes: tuple[str, ...] = ()
-    """What a reader of the result must know, such as the suite's own tolerance."""
+    """Facts that a reader of the result must know, such as the suite's own tolerance."""
     reference: str = ""
     """Source of a reference implementation from another accelerator; empty if the problem comes without one."""
 
@@ -67,7 +67,7 @@ class Task(Record):
 
 
 class Suite:
-    """The problems of a folder, as its reader gives them, narrowed by a choice."""
+    """A suite: the problems of a folder, read by the reader of its format and narrowed by a choice."""
 
     def __init__(
         self, folder: Path, found: Found, choice: ProblemChoice | None = None, weights: Weights | None = None
@@ -90,7 +90,7 @@ class Suite:
             raise
         except OSError as error:
             raise ProblemError(f"{self.folder}: cannot be read: {error.strerror}") from None
-        except Exception as error:  # of a package's reader, or of fields that no reader expects
+        except Exception as error:  # a bug in a package's reader, or fields that no reader expects
             raise ProblemError(reason_of(error, str(self.folder))) from error
         if not found:
             raise ProblemError(f"{self.folder}: contains no problem in the format {self.reader.name}")
@@ -111,8 +111,9 @@ class Suite:
     def tasks(self, workload: str = "", only: str = "") -> list[Task]:
         """Return the chosen problems whose names match the patterns in `only`, each at its workloads.
 
-        `workload` names workloads or groups of them, separated by commas; `all` stands for all. By default they are
-        those with a weight, and for a problem without weights those that the suite itself times.
+        `workload` names workloads or groups of them, separated by commas; `all` stands for all. By default, a problem
+        with weights has the workloads that have a weight, and a problem without weights has those that the suite itself
+        times.
 
         A problem that cannot be read is a task with a failure. Raises ProblemError if there is no such workload, if
         nothing matches, if a weight names no workload, or if the folder contains no problem.
@@ -158,7 +159,7 @@ class Suite:
         }
         try:
             return Task(**about, problem=variant.make())
-        except Exception as error:  # files of others have fields of any type and size
+        except Exception as error:  # the files of other suites may have fields of any type and size
             return _failed(about, error)
 
     def _weight(self, entry: Entry, variant: Variant) -> float:
@@ -173,7 +174,7 @@ class Suite:
                 continue
             if not names:
                 raise ProblemError(f"{self.folder}: has no {MANIFEST}, so there is no workload {wanted!r}")
-            # a suite of others has hundreds of names, and a few groups
+            # the suites of other projects have hundreds of workload names, but few groups
             known = [*names] if self.reader.name == "kforge" else [*groups, ALL]
             raise ProblemError(f"suite {self.name}: no workload {wanted!r}; there are: {', '.join(known)}")
 

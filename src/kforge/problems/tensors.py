@@ -26,8 +26,7 @@ def spec(tensor: torch.Tensor) -> TensorSpec:
 
 
 def least_bytes(tensors: list[torch.Tensor]) -> int:
-    """Return the bytes that must be moved to access each of these tensors once. Memory that tensors share counts
-    once."""
+    """Return the bytes that must be moved to access each of these tensors once. Shared memory counts once."""
     needed: dict[int, int] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
@@ -46,8 +45,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of equal shape and dtype are bitwise equal. Long words are compared, which is five
-    times as fast as bytes."""
+    """Return whether two tensors of equal shape and dtype are bitwise equal. They are compared in words as long as
+    possible, because 8-byte words are five times as fast as bytes."""
     flat = [tensor.detach().resolve_conj().resolve_neg().contiguous().flatten() for tensor in (one, other)]
     places = [size for each in flat for size in (each.nbytes, each.storage_offset() * each.element_size())]
     word = next(dtype for size, dtype in _INTEGERS.items() if not any(place % size for place in places))

@@ -31,9 +31,10 @@ SEED = 0
 def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callable[[int], list[Any]]) -> Workload:
     """Run the reference twice from the same weights and inputs, and return facts about it.
 
-    Labels: `nondeterministic` (the two outputs differ by more than the order of sums explains), `unsteady` (they differ
-    by less than that), `random` (they differ that much, but not if the random generators have the same state), `updates
-    state` (a call changes buffers or parameters), `modifies inputs`. Raises ProblemError for sparse tensors.
+    Labels: `nondeterministic` (the two outputs differ by more than a varying order of additions explains), `unsteady`
+    (they differ by less than that), `random` (they differ by more, but are equal if the random generators have the same
+    state), `updates state` (a call changes buffers or parameters), `modifies inputs`. Raises ProblemError for sparse
+    tensors.
     """
     with seeded(SEED):
         model, inputs = make_model(), make_inputs(SEED)
@@ -49,7 +50,7 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
         findings = {"updates state": not same(before, state), "modifies inputs": not same(untouched, inputs)}
         again = _run_again(make_model, untouched)
         alike = _alike(outputs, again)
-        # to the last bit: results that are only near by chance follow no generator
+        # compared bitwise: results that are only close do not show that the generators decide them
         random = not alike and same(*(_run_seeded(make_model, make_inputs) for _ in range(2)))
         findings |= {"nondeterministic": not alike and not random, "random": random}
         findings |= {"unsteady": alike and not same(outputs, again)}
@@ -66,8 +67,8 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
 
 
 class _FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode of torch that counts FLOPs by torch's formulas. `FlopCounterMode` would import dynamo, which takes 1.6
-    s."""
+    """A dispatch mode of torch that counts FLOPs by torch's formulas. `FlopCounterMode` is not used, because it imports
+    dynamo, which takes 1.6 s."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -91,7 +92,7 @@ def _run_again(make_model: Callable[[], nn.Module], inputs: list[Any]) -> Any:
     """Return the output of a second call, with the random generators in another state."""
     with seeded(SEED):
         model = make_model()
-    # Outside the seeded block the generators have moved on, so a reference that draws random numbers shows itself.
+    # Outside the seeded block the generators are in another state, so a reference that draws random numbers differs.
     with torch.no_grad():
         return model(*inputs)
 
@@ -106,7 +107,7 @@ def _run_seeded(make_model: Callable[[], nn.Module], make_inputs: Callable[[int]
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Return whether two outputs differ by no more than sums in varying order."""
+    """Return whether two outputs differ by no more than a varying order of additions explains."""
     ours, theirs = tensors_in(one), tensors_in(other)
     return [spec(each) for each in ours] == [spec(each) for each in theirs] and all(map(_alike_tensors, ours, theirs))
 

@@ -41,7 +41,7 @@ GEOMETRY = frozenset({WAVES, REGISTERS, SHARED_BYTES, BLOCKS, BLOCK_THREADS})
 
 
 def combined(name: str, launches: Sequence[KernelCounters]) -> KernelCounters:
-    """Return one record for all launches of a kernel. Its share of the time is filled in later."""
+    """Return one record for all launches of a kernel. Its share of the time is 0; `ranked` fills it in."""
     longest = max(launches, key=lambda one: one.seconds)
     names = dict.fromkeys(figure for one in launches for figure in one.figures)
     figures = {}

@@ -27,12 +27,12 @@ LEAST_SHARE = 0.01
 MAX_ROWS = 16
 MAX_NOTES = 12
 ROWS_BESIDE_COUNTERS, NOTES_BESIDE_COUNTERS = 8, 6
-"""Most table rows and most notes on a page that also shows counters, which need the space."""
+"""Most table rows and most notes on a page that also shows hardware counters or the inside of kernels."""
 
 NOTE_WIDTH = 140
 
 A_CALL = "self time a call, in the profiled run"
-"""Heading of the table: what its times are."""
+"""Description of the table's times, which its heading shows."""
 
 
 def digest(
@@ -74,7 +74,7 @@ def page(
     notes: Sequence[str],
     authored: AuthoredCode | None = None,
 ) -> str:
-    """Return the page: facts, table of hot spots, inside of kernels, counters of kernels, notes."""
+    """Return the page: facts, hot spots (`of_what` describes their times), inside of kernels, counters, notes."""
     crowded = bool(kernels) or authored is not None
     lines = [f"{name:<22}{cut(fact)}" for name, fact in facts]
     shown = [spot for spot in without_idle(hot_spots) if spot.share >= LEAST_SHARE]
@@ -149,7 +149,8 @@ def _achieved(seconds: float, roofline: Roofline, workload: Workload) -> Iterato
 
 
 def _rate_reached(rate: float, peaks: Peaks, cache: CacheLevel | None) -> str:
-    """Return the bandwidth that a call reaches, on a host with its share of what memory and the data's cache give."""
+    """Return the text about the bandwidth that a call reaches. On a host, it includes the share of the bandwidth of
+    memory, and of the cache that can hold the data."""
     if not peaks.caches:
         return amount(rate, "B/s")
     shares = [f"{percent(rate / peaks.bytes_per_second)} of memory's"]
@@ -159,7 +160,7 @@ def _rate_reached(rate: float, peaks: Peaks, cache: CacheLevel | None) -> str:
 
 
 def _why_above(roofline: Roofline, cache: CacheLevel | None) -> str:
-    """Return what it can mean that a call takes less time than the roofline allows."""
+    """Return the likely reasons why a call takes less time than the roofline allows."""
     if roofline.bound == "compute":
         return "less arithmetic than the reference's operators count, or the peak was measured too low"
     if cache is not None:
@@ -168,7 +169,7 @@ def _why_above(roofline: Roofline, cache: CacheLevel | None) -> str:
 
 
 def _room(cache: CacheLevel | None, peaks: Peaks) -> str:
-    """Return where the data of a call has room."""
+    """Return the text about the first cache that can hold the data of a call."""
     if cache is None:
         last = peaks.caches[-1]
         return f"more than L{last.level} holds ({binary(last.total_bytes)})"

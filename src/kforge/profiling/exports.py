@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 << 20
 """Most bytes of a profiler's file that are read."""
 ACCEPTED = "ncu --csv (--page raw or details), nsys stats --format csv and xctrace export are read"
-"""End of error messages: says which files are accepted."""
+"""The last part of error messages, which names the accepted files."""
 _BINARY = (
     (b"NVR\x00", "an Nsight Compute report"),
     (b"SQLite format 3", "an SQLite database"),

@@ -30,7 +30,7 @@ def digest_of_export(
 ) -> ImportedProfile:
     """Return the profile with its page. `calls` is the number of recorded calls of the module; 0 if it is unknown."""
     spots = export.hot_spots(calls or 1)
-    # The device's busy time only. An idle share would need a wall clock.
+    # The time in which the device was busy. Idle time is not in the files.
     seconds = sum(spot.seconds for spot in spots) if calls and spots else None
     bottleneck = name_bottleneck(hot_spots=spots, kernels=export.kernels, seconds=seconds, roofline=roofline)
     told = list(notes(export, calls or 1))

@@ -30,7 +30,7 @@ WIDTH, HEIGHT = 1200, 800
 """Size in pixels, about the size to which models scale an image."""
 _DPI = 100
 _FONT = "DejaVu Sans"
-"""The font that matplotlib brings along, so that the image is the same on every machine."""
+"""The font that ships with matplotlib, so that the image is the same on every machine."""
 MOST_ROWS = 12
 """Most hot spots that are drawn."""
 _INK, _FAINT, _REST = "#1a1a1a", "#5f5f5f", "#b4b4b4"
@@ -65,7 +65,7 @@ def draw(profile: Profile | ImportedProfile, workload: Workload | None = None) -
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Figures made this way belong to nobody else: pyplot would keep them, and look for a screen.
+    # Figures are made without pyplot, which would keep references to them and look for a display.
     with style.context(["default", {"font.family": _FONT, "font.size": 11}], after_reset=True):
         figure = Figure(figsize=(WIDTH / _DPI, HEIGHT / _DPI), dpi=_DPI, facecolor="white")
         canvas = FigureCanvasAgg(figure)
@@ -222,7 +222,7 @@ def _draw_roofline(figure: Any, seconds: float | None, roofline: Roofline, workl
     _write(figure.axes[0], _RIGHT, _TITLES, title, size=12)
     lines = [(f"roof: {amount(bandwidth, 'B/s')}, then {amount(peak, 'FLOP/s')}", _ALLOWED)]
     if seconds:
-        # a share above one misleads: the data stays in a cache, or fewer operations are done
+        # a share above 100 % would mislead: the data stays in a cache, or the program does fewer operations
         reached = f"{percent(achieved / allowed)} of the roof" if achieved <= allowed else "above the roof"
         lines.append((f"this program: {amount(achieved, 'FLOP/s')}, {reached}", _MEASURED))
     _write_lines(figure, 0.345, lines)

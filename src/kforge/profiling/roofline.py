@@ -25,7 +25,7 @@ def roofline(workload: Workload, peaks: Peaks, precision: str = "strict") -> Roo
 
 
 BUSY_MACHINE = "measured while other processes used the machine; when it is quiet, these rates may be higher"
-"""Said beside rates that could not be measured quietly."""
+"""Caution beside rates that were measured on a busy machine."""
 
 
 def rates(peaks: Peaks) -> Iterator[tuple[str, str]]:
@@ -54,11 +54,11 @@ def _cache(cache: CacheLevel) -> str:
 
 
 def caution(peaks: Peaks) -> Iterator[tuple[str, str]]:
-    """Yield a line if the rates could not be measured quietly."""
+    """Yield a line if the rates were measured on a busy machine."""
     if not peaks.quiet:
         yield "Caution", BUSY_MACHINE
 
 
 def home(traffic: float, peaks: Peaks) -> CacheLevel | None:
-    """Return the first cache level that has room for this many bytes, over all threads. None if only memory has."""
+    """Return the first cache level whose caches together can hold this many bytes. None if only memory can."""
     return next((cache for cache in peaks.caches if traffic <= cache.total_bytes), None)

@@ -101,7 +101,7 @@ def _synchronize() -> None:
 
 
 def _rows(averages: Sequence[Any], elsewhere: Sequence[Launch]) -> list[_Row]:
-    """Return name, number and microseconds of each row: kernels and idle time of a device, or operators of the host."""
+    """Return the rows of a profile: the kernels and idle time of a device, or the operators of the host."""
     whole = next(row for row in averages if row.key == _CALL and row.device_type == DeviceType.CPU)
     inside = [row for row in averages if row.key != _CALL and not row.key.startswith("ProfilerStep")]
     kernels = [
@@ -114,7 +114,7 @@ def _rows(averages: Sequence[Any], elsewhere: Sequence[Launch]) -> list[_Row]:
         return [*kernels, _Row(IDLE, whole.count, max(idle, 0.0))]
     operators = [_Row(row.key, row.count, row.self_cpu_time_total) for row in inside]
     launched = _launched(elsewhere)
-    # a launch waits for its kernel, outside of torch's operators
+    # the host waits for these kernels outside of torch's operators, so their time must be subtracted
     outside = whole.self_cpu_time_total - sum(row.microseconds for row in launched)
     return [*launched, *operators, _Row(LAUNCHING if launched else OUTSIDE, whole.count, max(outside, 0.0))]
 

@@ -2,7 +2,8 @@
 interval.
 
 A value is written once with an `id`, and later rows refer to it by `ref`. The table covers the whole machine, so only
-the rows of one process count. The format was taken from public exports; it was never tried with our own export.
+the rows of one process count. The format was taken from public exports. The code was never tried with
+an export of a run of kforge.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _environment(template_set: str) -> Environment:
         raise InputError(f"there is no template set {template_set!r}; there is: {', '.join(template_sets())}")
     # Autoescaping is for HTML; a prompt must show `<` as `<`.
     environment = Environment(  # noqa: S701
-        # what a set does not have is that of the structured one: how an unreadable answer is asked for again
+        # a template that the set lacks is the structured set's, such as the question after an unreadable answer
         loader=FileSystemLoader([folder, folder.parent / STRUCTURED]),
         undefined=StrictUndefined,
         finalize=_finalize,

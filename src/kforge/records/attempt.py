@@ -42,7 +42,7 @@ class Usage(Record):
     output_tokens: Count = 0
     cost_usd: Amount | None = None
     unpriced: Count | None = None
-    """In a sum with a price: the number of calls whose price is unknown and not in it. Absent where there are none."""
+    """Number of calls whose price is unknown and so not in `cost_usd`. None if there are none, or no price is known."""
 
     @property
     def calls_without_price(self) -> int:
@@ -80,21 +80,21 @@ class Attempt(Record):
     """Why the candidate is the original module, unchanged; None if it is another program."""
     evaluation: Evaluation | None = None
     rival: Count | None = None
-    """The attempt that was the best when this one was found correct; absent where there was none."""
+    """Index of the attempt that was the best when this one was found correct; None if there was none."""
     head_to_head: HeadToHead | None = None
-    """This program timed against that of the rival."""
+    """The result of timing this program against the rival's; None without a rival."""
     why_slower: tuple[str, ...] = ()
-    """What changed between the profiles of the parent and of this slower program, in a line each; empty where nobody
-    compared them, or where they do not explain it."""
+    """Differences between the profiles of the parent and of this slower program, one line each. Empty if the program is
+    not slower, if the profiles were not compared, or if they do not explain it."""
     failure: GenerationFailure | None = None
     """The generation failure, if no program could be read; otherwise None."""
     exhausted: tuple[Count, ...] = ()
-    """Attempts for whose programs the analysis agent had nothing left worth trying, found before this attempt."""
+    """Indices of attempts for whose programs the analysis agent, before this attempt, saw nothing left worth trying."""
     requests: tuple[str, ...] = ()
     """Identities of this iteration's model calls in the exchange folder."""
     remarks: tuple[str, ...] = ()
-    """What was unusual about the agents' answers, a sentence each: that an answer could not be read and was asked for
-    again, or that evidence is not in the profile."""
+    """Unusual facts about the agents' answers, one sentence each: that an answer could not be read and was requested
+    again, or that its evidence is not in the profile."""
     usage: Usage = Usage()
     seconds: Amount = 0.0
     """Wall time of the iteration: models and evaluation."""

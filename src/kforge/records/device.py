@@ -32,7 +32,7 @@ class CacheLevel(Record):
 
 
 class Peaks(Record):
-    """The highest rates of a device, measured on it."""
+    """The highest memory and arithmetic rates that were measured on a device, with its caches and clock."""
 
     device: str
     bytes_per_second: Positive
@@ -44,7 +44,7 @@ class Peaks(Record):
     caches: tuple[CacheLevel, ...] = ()
     """The processor's caches, the first level first. Empty on a device, and if the kernel does not report them."""
     hertz: Positive | None = None
-    """Clock rate that one thread reached; None if it was not measured."""
+    """Clock rate in Hz that one thread reached; None if it was not measured."""
     quiet: bool = True
     """Whether the machine was quiet while the rates were measured. If not, it may be faster than they say."""
 
@@ -59,8 +59,8 @@ class Peaks(Record):
         return self.lowered.get(precision, self.flops_per_second)
 
     def joined(self, other: Self) -> Self:
-        """Return the larger of both figures for each rate. Disturbances only lower a rate, so the larger one is nearer
-        to the truth."""
+        """Return the larger of the two measurements of each rate. Disturbances only lower a rate, so the larger one is
+        nearer to the truth."""
         rates = {name: _larger(getattr(self, name), getattr(other, name)) for name in _RATES}
         lowered = {name: _larger(self.lowered.get(name), rate) for name, rate in other.lowered.items()}
         read = {cache.level: cache.bytes_per_second for cache in self.caches}
@@ -88,7 +88,7 @@ class DeviceFact(Record):
 
 
 class DeviceFacts(Record):
-    """What an engineer asks about a device before writing a program for it."""
+    """The facts about a device that an engineer needs for writing a program for it."""
 
     device: str
     facts: tuple[DeviceFact, ...]

@@ -24,8 +24,8 @@ from kforge.records.verdict import (
 
 
 class Trace(Record):
-    """Whose code did the work: counted at random moments of timed calls, or as time of the kernels that a device
-    ran."""
+    """How much of the work was done by the program's own code and by libraries: as samples at random moments of timed
+    calls, or as time of the kernels that a device ran."""
 
     authored: Count
     """Moments (or nanoseconds) in the program's own code."""
@@ -43,7 +43,7 @@ class Trace(Record):
 
     @property
     def moments(self) -> int:
-        """The sum of `authored`, `library` and `neither`."""
+        """The sum of `authored`, `library` and `neither`, in the unit `unit`."""
         return self.telling + self.neither
 
     @property
@@ -85,11 +85,11 @@ class Receipt(Record):
     unavailable: dict[str, str] = Field(default_factory=dict)
     """Baselines that were requested but could not be measured, with the reason."""
     trace: Trace | None = None
-    """Whose code did the work. None if this cannot be found out, or if the program was not timed."""
+    """How much of the work the program's own code did. None if this is not known, or if the program was not timed."""
 
 
 class Evaluation(Record):
-    """A verdict with its receipt and labels."""
+    """A verdict on a candidate, with its receipt and labels."""
 
     verdict: Verdict
     receipt: Receipt
@@ -177,11 +177,11 @@ class SanitizedClean(Record):
     cases: Count
     """Number of cases; if sanitizers ran different numbers, the smallest."""
     not_run: tuple[str, ...] = ()
-    """Reasons of the platform's other sanitizers, which could not check the program."""
+    """Why the platform's other sanitizers could not check the program, one reason each."""
 
 
 class SanitizerFinding(Record):
-    """A sanitizer found an error in a program that passes without it."""
+    """A sanitizer found an error in a program that is correct or died without it."""
 
     state: Literal["finding"] = "finding"
     sanitizer: str
@@ -197,7 +197,7 @@ class NotSanitized(Record):
 
 
 class Sanitization(Record):
-    """The result of running a program, correct or one that died, under its platform's sanitizers."""
+    """The result of a further run of a program that was correct or died, under its platform's sanitizers."""
 
     outcome: SanitizedClean | SanitizerFinding | NotSanitized = Field(discriminator="state")
     seconds: Amount = 0.0

@@ -12,12 +12,12 @@ Standing = Literal["faster", "slower", "undecided"]
 
 
 class HeadToHead(Record):
-    """A program (the challenger) against another one (its rival), both correct, on the same inputs in one session."""
+    """The result of timing a correct program (the challenger) against another one (its rival), on the same inputs."""
 
     finding: Standing
     """Whether the challenger is faster than its rival. `undecided` says nothing about either program."""
     speedup: Interval | None = None
-    """Seconds of the rival divided by those of the challenger; absent where nothing could be timed."""
+    """Seconds of the rival divided by those of the challenger. None if nothing could be timed."""
     seconds: Positive | None = None
     """Median seconds per call of the challenger."""
     rival_seconds: Positive | None = None
@@ -26,13 +26,13 @@ class HeadToHead(Record):
     spent: Amount = 0.0
     """Seconds that the session took."""
     busy: Amount = 0.0
-    """Share of the machine that other processes used meanwhile."""
+    """Share of the machine that other processes used during the session, between 0 and 1."""
     reason: str = ""
-    """Why it is undecided, where the interval alone does not say so."""
+    """Why the finding is undecided, if the interval alone does not show it. Otherwise empty."""
 
     @property
     def in_words(self) -> str:
-        """Return the finding with its ratio, as users and agents read it."""
+        """The finding with its ratio and reason, as users and agents read it."""
         ratio = f" ({times(self.speedup)})" if self.speedup is not None else ""
         why = f": {self.reason}" if self.reason else ""
         return f"{self.finding}{ratio}{why}"

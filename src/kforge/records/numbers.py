@@ -1,4 +1,4 @@
-"""Number types with limits, for records that are read from files of others, which may contain any number.
+"""Number types with limits, for records that are read from other people's files, which may contain any number.
 
 The limits are far beyond what can be measured. Within them, ratios, products and sums of a few numbers stay finite, and
 a count fits into a database's integer.

@@ -57,9 +57,9 @@ def best_attempt(
     when the two were timed together.
 
     Speedups over eager of two evaluations are never compared: each was measured at another time, beside other
-    processes. `compare` returns how a challenger did against the best so far; by default what the attempts record. A
-    program that was not timed gives way to one that was. The original module, unchanged, is never the best. None if no
-    attempt is correct.
+    processes. `compare` returns the result of timing a challenger against the best so far; by default, the result that
+    the attempts record. A timed program replaces one that was not timed. The original module, unchanged, is never the
+    best. None if no attempt is correct.
     """
     compare = compare or recorded
     best: Attempt | None = None
@@ -70,7 +70,7 @@ def best_attempt(
 
 
 def recorded(challenger: Attempt, best: Attempt) -> HeadToHead | None:
-    """Return how an attempt did against another one, by its record; None where the two were not timed together."""
+    """Return the recorded result of timing an attempt against `best`; None if the two were not timed together."""
     return challenger.head_to_head if challenger.rival == best.index else None
 
 

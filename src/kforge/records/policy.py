@@ -19,9 +19,9 @@ CHOICES = MappingProxyType(
 """The allowed values of each rule, by its name."""
 
 TIMING_SECONDS = 0.9
-"""Seconds for which a candidate is timed, if they are enough to decide whether it is faster."""
+"""Default seconds of timing of a candidate. If they do not decide whether it is faster, timing goes on (`PATIENCE`)."""
 PATIENCE = 11.0
-"""If they are not enough, timing may take this many times as long (ten seconds)."""
+"""Default limit of timing, as a multiple of `timing_seconds`: about 10 seconds, if these are `TIMING_SECONDS`."""
 LONGEST_SHOWN = 60
 """Most characters of a wrong name that a message quotes."""
 

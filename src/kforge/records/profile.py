@@ -90,7 +90,7 @@ class AuthoredCode(Record):
     uncounted: str = ""
     """Why no events were counted; empty if some were."""
     missing: str = ""
-    """What could not be told, and why; empty if nothing is missing."""
+    """What could not be found out, and why; empty if nothing is missing."""
 
 
 BELIEVABLE_SHARE = 1.2
@@ -145,7 +145,7 @@ class Profile(Record):
     """Where the time goes inside authored kernels; None if it was not sampled, as on a device."""
     timeline: tuple[Span, ...] = ()
     """The last call of the profiled run, in order of execution: the kernels if a device ran any, otherwise torch's
-    operators and the times between them. Of very many, the longest are kept."""
+    operators and the times between them. If there are too many, only the longest are kept."""
 
     @property
     def roofline_share(self) -> float:

@@ -1,4 +1,4 @@
-"""How exact a program must be: constants of the evaluation that agents are told as well."""
+"""The accuracy that a program must have: constants that both the evaluation and the agents' prompts use."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Comparison(Record):
 
 
 def pooled(found: Sequence[Comparison]) -> Comparison:
-    """Return the combined result of several measurements of the same two programs: the mean of the logarithms.
+    """Return the combined result of several measurements of the same two programs: the geometric mean of the speedups.
 
     Measurements against eager are independent, so the interval shrinks with the square root of their number. Another
     baseline was measured only once for all of them, so the interval does not shrink. Measurements in doubt are left
@@ -151,7 +151,7 @@ class RuntimeFailure(Record):
 
     @property
     def crashed(self) -> bool:
-        """Whether the program died of its own error. SIGKILL is most often the system's, when memory runs out."""
+        """Whether the program died by its own error. SIGKILL does not count: most often, memory ran out."""
         return self.fault == "died" and "SIGKILL" not in self.reason
 
 

@@ -21,7 +21,7 @@ ONLY_BEST = "This story has only the best program, or the last one. `kforge repo
 
 
 def read_story(run: RunFolder, row: ProblemRow, *, whole: bool = True) -> Story:
-    """Return the story of a problem from its run, without waiting for what is not there yet.
+    """Return the story of a problem from its run, as far as the run has come.
 
     `whole`: every attempt with its prompts and replies; otherwise only the best attempt, or the last one where none is
     correct, without them. Raises RunError if the run is damaged.

@@ -20,7 +20,7 @@ NOTHING = "–"  # noqa: RUF001 - a dash in the place of a number
 
 @dataclass(frozen=True)
 class Tile:
-    """One number with its name, and what must be known to read it."""
+    """One number with its name, and a note that explains it."""
 
     label: str
     value: str
@@ -49,7 +49,7 @@ def tiles(view: ReportView) -> Iterator[Tile]:
 
 
 def _mean(label: str, view: ReportView, baselines: tuple[str, ...]) -> Iterator[Tile]:
-    """Yield the geometric mean with the number of problems in it, since those that cannot be told are not."""
+    """Yield the geometric mean with the number of problems in it. Problems whose speedup is unknown are left out."""
     mean = mean_speedup(view.results, baselines)
     if mean is not None:
         told = sum(result.is_done and kept_speedup(result, baselines) is not None for result in view.results)

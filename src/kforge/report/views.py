@@ -96,12 +96,12 @@ class AttemptRow:
     comparisons: tuple[Comparison, ...] = ()
     """Comparisons with the baselines, eager first; empty where the program was not timed."""
     seconds: float = 0.0
-    """Wall time of the attempt."""
+    """Wall-clock seconds of the attempt."""
     elapsed: float = 0.0
-    """Wall time of the run until the attempt's end."""
+    """Wall-clock seconds of the run until the attempt's end."""
     usage: Usage = field(default_factory=Usage)
     head_to_head: HeadToHead | None = None
-    """The program timed beside the best one before it; None where there was none."""
+    """Comparison of the program with the best one before it; None if the two were not timed together."""
 
     @property
     def is_correct(self) -> bool:

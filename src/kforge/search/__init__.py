@@ -26,7 +26,7 @@ __all__ = ["CHOICES", "LinearSearch", "Move", "Optimize", "Repair", "Strategy", 
 CHOICES = "linear, best-of:N, beam:K or tree"
 """The values of `--search`, as help texts and messages name them."""
 WIDEST = 16
-"""Most attempts in one round: more would be written from the same knowledge than any run here has iterations."""
+"""Most attempts in one round. They are written without each other's results, and runs seldom have more iterations."""
 _SINGLE: dict[str, Callable[[], Strategy]] = {"linear": LinearSearch, "tree": TreeSearch}
 _WIDE: dict[str, Callable[[int], Strategy]] = {"best-of": BestOfSearch, "beam": BeamSearch}
 

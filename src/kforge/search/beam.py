@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """Rounds of `width` moves, one for each of the best programs."""
+    """Rounds of `width` moves, one for each of the best programs. If there are fewer, the best one gets more moves."""
 
     width: int
 
     def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
-        """Return what is left of the present round."""
+        """Return the remaining moves of the present round."""
         begin = self.begin_of_round(len(attempts))
         return self._round(attempts[:begin], exhausted)[len(attempts) - begin :]
 

@@ -22,7 +22,7 @@ class BestOfSearch:
     width: int
 
     def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
-        """Return what is left of the present round."""
+        """Return the remaining moves of the present round."""
         begin = self.begin_of_round(len(attempts))
         return self._round(attempts[:begin], exhausted)[len(attempts) - begin :]
 
@@ -41,7 +41,7 @@ class BestOfSearch:
 
 
 def siblings(attempts: Sequence[Attempt], program: Attempt, count: int, offset: int = 0) -> tuple[Optimize, ...]:
-    """Return moves that improve one program in several ways: by ideas that wait, then by those of new advice.
+    """Return moves that improve one program in several ways: by ideas not followed yet, then by those of new advice.
 
     `offset`: number of moves of the same round before these.
     """

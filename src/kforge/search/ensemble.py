@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EnsembleSearch:
-    """One first program for each writer, and then another strategy."""
+    """The strategy of an ensemble: one first program for each model, and then another strategy."""
 
     writers: int
     then: Strategy

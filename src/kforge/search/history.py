@@ -1,5 +1,4 @@
-"""What the attempts of a run say: repairs, recommendations that were tried, and how fast programs are relative to each
-other."""
+"""Reads facts from the attempts of a run: repairs, tried recommendations, and the relative speed of programs."""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ REPAIRS_OF_A_REWRITE = 2
 program. Models that fail three times in a row with one program seldom succeed the fourth time."""
 
 MOST_UNTRIED = 3
-"""Most ideas for other programs that the analysis agent is told: older ones seldom fit the program of today."""
+"""Most ideas for other programs that the analysis agent is told. Older ideas seldom fit the present program."""
 
 PROGRESS = ("generation_failure", "rejected", "compilation_failure", "runtime_error", "mismatch")
-"""States that are not correct, by how far a program came."""
+"""States of failed programs, ordered by how far the program came."""
 
 
 def start(attempts: Sequence[Attempt]) -> Attempt | None:
@@ -59,7 +58,7 @@ def repeats(attempts: Sequence[Attempt], last: Attempt) -> int:
 
 
 def leaves(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Return the failed attempts that nobody has repaired."""
+    """Return the failed attempts without a repair."""
     continued = {attempt.parent for attempt in attempts}
     return [attempt for attempt in attempts if not attempt.is_correct and attempt.index not in continued]
 
@@ -109,7 +108,7 @@ def _outcome(attempt: Attempt, parent: Attempt) -> tuple[str, bool]:
 
 
 def waiting(attempts: Sequence[Attempt], parent: Attempt) -> tuple[Recommendation, ...]:
-    """Return the ideas for a program that the analysis agent gave and nobody has followed, in its order."""
+    """Return the ideas for a program that the analysis agent gave and no attempt has followed, in its order."""
     grown = rewrites(attempts, parent)
     followed = [each.recommendation for each in grown]
     given = dict.fromkeys(idea for each in grown for idea in each.others)
@@ -117,7 +116,7 @@ def waiting(attempts: Sequence[Attempt], parent: Attempt) -> tuple[Recommendatio
 
 
 def untried(attempts: Sequence[Attempt], parent: Attempt) -> tuple[Recommendation, ...]:
-    """Return the ideas for other programs that nobody has followed, the latest first, few enough for a prompt."""
+    """Return the ideas for other programs that no attempt has followed, the latest first: at most MOST_UNTRIED."""
     followed = [each.recommendation for each in attempts]
     given = dict.fromkeys(idea for each in reversed(attempts) if each.parent != parent.index for idea in each.others)
     return tuple(idea for idea in given if idea not in followed)[:MOST_UNTRIED]

@@ -35,6 +35,6 @@ def is_worth_repairing(attempts: Sequence[Attempt], last: Attempt) -> bool:
 
 
 def improve(attempts: Sequence[Attempt], program: Attempt) -> Optimize:
-    """Return the move that improves a program: by an idea that waits, or else by a new recommendation."""
+    """Return the move that improves a program: by an idea not followed yet, or else by a new recommendation."""
     idea = next(iter(history.waiting(attempts, program)), None)
     return Optimize(program, history.tried(attempts, program), history.untried(attempts, program), idea)

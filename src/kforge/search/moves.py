@@ -34,13 +34,13 @@ class Optimize:
     tried: tuple[Tried, ...]
     """What was recommended for the same program before, and the results."""
     untried: tuple[Recommendation, ...] = ()
-    """Ideas for other programs of the run that nobody has followed, the latest first."""
+    """Ideas for other programs of the run that no attempt has followed, the latest first."""
     idea: Recommendation | None = None
-    """An idea that the analysis agent gave earlier for this program and that nobody has followed. None: ask it."""
+    """An idea that the analysis agent gave earlier for this program, not followed yet. None: ask the agent."""
     advised_by: int | None = None
-    """Index of the attempt of the same round that asks the analysis agent for both. None: this attempt asks."""
+    """Index of the attempt of the same round whose advice this attempt shares. None: this attempt asks the agent."""
     rank: int = 0
-    """Which of the ideas in shared advice is followed. Where there are fewer, counting begins again."""
+    """Position of the followed idea in shared advice. If the advice has fewer ideas, positions wrap around."""
 
 
 Move = Write | Repair | Optimize
@@ -61,6 +61,6 @@ class Strategy(Protocol):
         ...
 
     def begin_of_round(self, index: int) -> int:
-        """Return the index of the first attempt in the round of this attempt. Agents are told of the attempts before
-        it only, so that a question does not depend on which siblings are at their end."""
+        """Return the index of the first attempt in the round of this attempt. Agents are told only of the attempts
+        before it, so that a question does not depend on which attempts of the round have ended."""
         ...

@@ -41,10 +41,10 @@ first program gets two repairs before another one is written."""
 
 
 class TreeSearch:
-    """Continues one node at a time."""
+    """The tree strategy: always continues the node with the highest expected gain."""
 
     def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
-        """Return the move with the highest expected gain; of equal ones a repair, and the latest."""
+        """Return the move with the highest expected gain. Of equal ones, repairs come first, then later attempts."""
         if not attempts:
             return (Write(),)
         if history.start(attempts) is None:
@@ -140,7 +140,7 @@ class _Growth:
         return -1 if parent is None else parent
 
     def _gained(self, program: Attempt) -> list[float]:
-        """Return what each rewrite of a program gained over it; nothing for those that failed."""
+        """Return the logarithm of what each rewrite of a program gained over it; 0 for those that failed."""
         own = self._ratings[program.index]
         return [self._ratings[each.index] - own if each.is_kernel else 0.0 for each in self._ends(program)]
 

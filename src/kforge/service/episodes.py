@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class KernelAction(Record):
-    """One program."""
+    """The action of one step: a program to be judged."""
 
     source: str
     """A whole Python file with a class `ModelNew`."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Anything; it is not read."""
+    """Any data of the client; it is not read."""
 
 
 class EpisodeState(Record):
-    """Where an episode is."""
+    """The progress of an episode."""
 
     episode_id: str = ""
     step_count: int = 0
@@ -40,15 +40,15 @@ class Episode:
     """One client's work on one problem: a task, then programs and their verdicts."""
 
     def __init__(self, service: EvaluationService, steps: int) -> None:
-        """`steps`: how many programs an episode has."""
+        """`steps`: number of programs that are judged in an episode."""
         self.service = service
         self.steps = steps
         self.state = EpisodeState()
 
     def reset(self, problem: str = "", seed: int | None = None, episode_id: str = "") -> dict[str, Any]:
-        """Begin an episode and return its task. Without a name the problem is drawn, by the seed where there is one.
+        """Begin an episode and return its task. Raises InputError for an unknown problem.
 
-        Raises InputError for an unknown problem.
+        Without a name, the problem is drawn at random; the same `seed` draws the same problem.
         """
         name = problem or random.Random(seed).choice(sorted(self.service.problems))  # noqa: S311 - no secret
         prompt = self.service.task_prompt(name)
@@ -57,7 +57,7 @@ class Episode:
         return {"observation": {**task, "steps_left": self.steps}, "reward": None, "done": False}
 
     def step(self, action: KernelAction) -> dict[str, Any]:
-        """Judge a program and return its verdict and reward. A text that can be no program is a failed step.
+        """Judge a program and return its verdict and reward. An empty or too large text is a failed step.
 
         Raises InputError before `reset` and after the last step.
         """

@@ -56,7 +56,7 @@ class ServiceOptions:
     seconds: float = 300.0
     """The time limit of one request, with the time that it waits for its turn."""
     waiting: int = 8
-    """Most requests that wait while another one is worked on."""
+    """Most requests that may wait while another one is worked on."""
 
 
 class EvaluationService:
@@ -225,7 +225,7 @@ class EvaluationService:
                 if not done.wait(max(limit - (time.monotonic() - began), 0.0)):
                     late.set()
                     judge.interrupt()
-                while not done.wait(INTERRUPTED_EVERY):  # the referee may have been about to start
+                while not done.wait(INTERRUPTED_EVERY):  # again, because the referee may have been starting
                     judge.interrupt()
 
             watcher = threading.Thread(target=watch, daemon=True)

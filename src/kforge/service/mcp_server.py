@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from kforge.service.evaluations import EvaluationService
 
 CLIENT = "mcp"
-"""What the runs of this server name as their model."""
+"""Name of the model in the runs of this server."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""The hosts that may be served. For these the SDK refuses requests of web pages (DNS rebinding)."""
+"""Addresses at which a server may listen. For these the SDK refuses requests of web pages (DNS rebinding)."""
 LARGEST_REQUEST = 4 * 2**20
-"""Bytes of an HTTP request."""
+"""Most bytes of an HTTP request."""
 INSTRUCTIONS = """\
 kforge judges kernels: programs that replace a PyTorch module. Ask list_problems for the problems and task_prompt for a
 problem's task. Send whole Python files with a class ModelNew. evaluate gives the verdict, profile says where a correct
@@ -137,7 +137,7 @@ def url_of(host: str, port: int) -> str:
 
 
 def _told_in_one_line(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Return the tool with kforge's errors as the SDK's, which reach the client as one line."""
+    """Return the tool with kforge's errors turned into the SDK's ToolError, which reach the client as one line."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @functools.wraps(tool)

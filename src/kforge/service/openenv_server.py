@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 MOST_SESSIONS = 32
 """Clients that may be connected at once; their programs are judged one after the other."""
 LARGEST_MESSAGE = 8 * LARGEST_SOURCE
-"""Bytes of a message: a program in JSON, where a character may take six bytes."""
+"""Most bytes of a message: a program in JSON, where a character may take six bytes."""
 RESET = {"problem": str, "seed": int, "episode_id": str}
-"""What a client may give to reset, with the types."""
+"""The arguments of `reset` that a client may send, with their types."""
 
 
 def serve(service: EvaluationService, steps: int, *, address: tuple[str, int], ready: Callable[[str], None]) -> None:
@@ -105,14 +105,14 @@ class Sessions:
             while (answer := await _answer(episode, await socket.receive_text())) is not None:
                 await socket.send_text(answer)
             await socket.close()
-        except (WebSocketDisconnect, KeyError):  # KeyError: Starlette's for a message of bytes
+        except (WebSocketDisconnect, KeyError):  # Starlette raises KeyError for a message of bytes
             pass
         finally:
             self._open -= 1
 
 
 async def _answer(episode: Episode, text: str) -> str | None:
-    """Return the answer to a message; None where the client says goodbye."""
+    """Return the answer to a message; None if the message is `close`."""
     from starlette.concurrency import run_in_threadpool
 
     try:
@@ -156,7 +156,7 @@ def _error(message: str, code: str) -> str:
 
 
 def _is_local(socket: WebSocket) -> bool:
-    """Return whether the request is for this machine and comes from no web page of another one."""
+    """Return whether the request names this machine as its host, and does not come from another site's web page."""
     names = [urlsplit(f"//{socket.headers.get('host', '')}").hostname]
     if (origin := socket.headers.get("origin")) is not None:
         names.append(urlsplit(origin).hostname)

@@ -41,7 +41,7 @@ class Submissions:
     """The runs of a server's clients, one open run for each problem."""
 
     def __init__(self, service: EvaluationService, root: Path, client: str) -> None:
-        """`root`: the folder of runs. `client`: what the runs name as their model."""
+        """`root`: the folder of runs. `client`: name of the model in the runs."""
         self.service = service
         self.root = root
         self.client = client

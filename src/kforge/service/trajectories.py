@@ -52,7 +52,7 @@ def trajectory(run: RunFolder) -> Iterator[dict[str, Any]]:
 
 
 def _call(request: Request, reply: Reply) -> dict[str, Any]:
-    """Return one model call: what each message said, with its measured values, and the answer."""
+    """Return one model call: its messages, with their measured values, and the reply."""
     return {
         "agent": request.agent,
         "messages": [{"role": message.role, "content": message.text} for message in request.messages],
@@ -62,7 +62,7 @@ def _call(request: Request, reply: Reply) -> dict[str, Any]:
 
 
 def _rewarded(run: RunFolder, attempt: Attempt, disproved: str | None) -> dict[str, Any]:
-    """Return the reward and its reason. A program that did not stay correct gets none."""
+    """Return the reward and its reason. A program that did not stay correct gets a reward of 0."""
     if disproved is not None:
         return {"reward": 0.0, "reward_reason": f"it did not stay correct: {disproved}"}
     value, reason = reward(run.header.problem, attempt.candidate, attempt.evaluation)

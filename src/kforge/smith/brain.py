@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def _in_turn(method: Callable[Concatenate[Smith, P], T]) -> Callable[Concatenate[Smith, P], T]:
-    """Return the method with a wait for the smith's turn before each call."""
+    """Return the method, wrapped so that each call runs inside `self.turn()`."""
 
     @wraps(method)
     def in_turn(self: Smith, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -50,7 +50,7 @@ def _in_turn(method: Callable[Concatenate[Smith, P], T]) -> Callable[Concatenate
 
 
 class Smith:
-    """Implements both protocols, the generation agent and the analysis agent, for one platform."""
+    """The built-in generator for one platform: both the generation agent and the analysis agent."""
 
     reads_history = False
 
@@ -65,8 +65,8 @@ class Smith:
         """
         self.platform = platform
         self.turn: Callable[[], AbstractContextManager[object]] = nullcontext
-        """Returns a context manager that is entered for each answer. The caller that works with several smiths at once
-        sets it, because tracing uses a processor, and changes global state of torch."""
+        """Returns a context manager that is entered for each answer. A caller that uses several smiths at once sets it,
+        because tracing occupies a processor and changes global state of torch."""
         self.language = find(platform)
         self._features = platform.adapter.features()
         self._plan = Plan if self.language is None else self.language.plan
@@ -76,13 +76,13 @@ class Smith:
         self._reads_profiles = reads_profiles
         self._graphs: dict[str, Graph | Untraceable] = {}
 
-    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Self:  # noqa: ARG002 - the same question, one answer
+    def at(self, step: int, attempts: Sequence[Attempt] = ()) -> Self:  # noqa: ARG002 - one agent for all attempts
         return self
 
     # --- F --------------------------------------------------------------------------------------------------------
 
     @_in_turn
-    def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - as F is asked
+    def write(self, problem: Problem, workload: Workload) -> Answer:  # noqa: ARG002 - the protocol has it
         plan = self._given
         if plan is None or not plan.kernels:  # a plan without kernels gives the module itself, which is no result
             plan = self._plan.first(self._features)

@@ -1,4 +1,4 @@
-"""Stores the best plan of each problem and device, so that the next run of the smith begins with it."""
+"""Stores the best plan for each problem and device, so that the smith's next run begins with it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Plan:
     """Whether kernels are written. If not, the program is the problem's own module."""
 
     @classmethod
-    def first(cls, features: frozenset[str]) -> Self:  # noqa: ARG003 - a language's own plan asks for them
+    def first(cls, features: frozenset[str]) -> Self:  # noqa: ARG003 - plans of languages use it
         """Return the plan that is tried first on a device with these features."""
         return cls()
 

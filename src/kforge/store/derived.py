@@ -1,10 +1,10 @@
-"""Facts that were derived from a finished run, kept beside it, so that lists of many runs need not read every attempt.
+"""Caches facts about a finished run in the run's folder, so that lists of many runs need not read every attempt.
 
-<run>/derived/<name>    the user's signature on the first line, the shape of the facts on the second, the facts as JSON
+<run>/derived/<name>    three parts: the user's signature, a hash of the facts' JSON schema (one line each), and the
+                        facts as JSON
 
-Only the user's own kforge can have made a file whose signature is valid. It holds for one run, one problem and one
-outcome: a run that is reopened and ends again gets new facts. Everything can be derived again, so a file that does not
-fit is ignored, and replaced.
+A valid signature proves that this user's kforge wrote the file, for one run, one problem and one outcome. A run that is
+reopened and ends again gets new facts. All facts can be derived again, so an invalid file is ignored and replaced.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 FOLDER = "derived"
 """Name of the folder inside a run."""
 LARGEST = 16 * 2**20
-"""Most bytes of a file that is read: the facts about a thousand attempts take a few hundred thousand."""
+"""Most bytes of a file that is read. The facts about a thousand attempts take a few hundred thousand bytes."""
 
 
 def read(run: Path, name: str, kind: type[R], key: Key, problem: str = "") -> R | None:
-    """Return the facts of this name about a finished run; None if there are none that this key signed.
+    """Return the facts of this name about a finished run. None if there are none that this key signed, or if their
+    record type has changed.
 
-    `run` is the run's folder. `problem` is the digest of the problem for which they must have been derived; empty if
-    that does not matter.
+    `run` is the run's folder. `problem` is the digest of the problem that `keep` was given. Raises InputError if others
+    can read the key.
     """
     content = _signed(run, name, key, problem)
     if content is None:
@@ -51,12 +52,12 @@ def read(run: Path, name: str, kind: type[R], key: Key, problem: str = "") -> R 
 
 
 def is_kept(run: Path, key: Key, problem: str) -> bool:
-    """Return whether this key signed any facts about the run: then it is finished, and the user's own."""
+    """Return whether this key signed any facts about the run. If so, the run is finished, and this user made it."""
     return any(_signed(run, file.name, key, problem) is not None for file in (run / FOLDER).glob("*"))
 
 
 def keep(run: Path, name: str, facts: Record, key: Key, problem: str = "") -> None:
-    """Keep facts about a finished run that this key signed. Nothing is kept where the folder cannot be written."""
+    """Sign facts about a finished run and store them. Nothing is stored if the run's folder cannot be written."""
     content = _shape(type(facts)) + b"\n" + facts.to_json().encode()
     with suppress(RunError, OSError):
         purpose = _purpose(run, name, problem)
@@ -66,7 +67,7 @@ def keep(run: Path, name: str, facts: Record, key: Key, problem: str = "") -> No
 
 
 def _signed(run: Path, name: str, key: Key, problem: str) -> bytes | None:
-    """Return the shape and the facts, as they were signed; None if the key did not sign them."""
+    """Return the content of the file after the signature; None if the key did not sign it."""
     with suppress(RunError, OSError, UnicodeDecodeError):
         signature, _, content = durable.read(run / FOLDER / name, most=LARGEST).partition(b"\n")
         if key.has_signed(_purpose(run, name, problem), content, signature.decode("ascii")):
@@ -75,13 +76,13 @@ def _signed(run: Path, name: str, key: Key, problem: str) -> bytes | None:
 
 
 def _purpose(run: Path, name: str, problem: str) -> str:
-    """Return what a signature is for. Raises OSError if the run has no outcome."""
+    """Return the purpose that a signature states. It differs for every outcome. Raises OSError if the run has none."""
     result = (run / "result.json").lstat()
     return f"{name} of run {run.name}, problem {problem or 'any'}, outcome {result.st_size} {result.st_mtime_ns}"
 
 
 @functools.cache
 def _shape(kind: type[Record]) -> bytes:
-    """Return a hash of the fields of a record, and of those inside it: another version of kforge may have others."""
+    """Return a hash of a record type's JSON schema, which may differ in another version of kforge."""
     schema = json.dumps(kind.model_json_schema(), sort_keys=True)
     return hashlib.sha256(schema.encode()).hexdigest().encode()

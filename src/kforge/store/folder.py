@@ -1,7 +1,7 @@
 """A run on disk. The folder is authoritative: everything else about a run can be rebuilt from it.
 
 run.json              the header; written last, so a folder without it is not a run
-signature             of run.json, by the user's key (signature.py); says also whether the run is finished
+signature             of run.json, by the user's key (signature.py); also states whether the run is finished
 problem.py            the problem, for a user to read
 state.pt              the weights of a live module; absent for a problem file
 images/               images for the performance analysis agent, named by their digests
@@ -13,7 +13,7 @@ attempts/000/         one folder per attempt, numbered from 0
     attempt.json          the attempt; written last, so it is committed completely or not at all
     signature             of attempt.json
 best.py               the best candidate so far
-budgets.json          budgets that were enlarged after the run began; absent where none was
+budgets.json          budgets that were enlarged after the run began; absent if there are none
 result.json           the outcome; its presence means that the run is finished
 derived/              facts about the finished run for lists of many runs (derived.py)
 *.signature           of the file with the same name; absent if no key can be kept
@@ -51,8 +51,8 @@ valid."""
 BUDGETS = "budgets.json"
 """Name of the file with budgets that were enlarged after the run began."""
 FINISHED = "finished run"
-"""The purpose of a header's signature once the run has an outcome. If the outcome is then absent, somebody removed
-it."""
+"""The purpose of a header's signature once the run has an outcome. If the outcome is missing despite this signature, it
+was removed."""
 
 
 class RunFolder:
@@ -169,8 +169,9 @@ class RunFolder:
         it signed.
 
         From then on, everything that is read is verified. An unsigned outcome counts as absent, and an unsigned attempt
-        raises RunError. A stage must always be signed, also in a run that somebody else began. `trusted`:
-        the user accepts unsigned attempts and an unsigned outcome, because the run was on another machine meanwhile.
+        raises RunError. A stage must always be signed, also in a run that others began. `trusted`: the user accepts
+        unsigned attempts and an unsigned outcome, because the run was continued on another machine. If there are any,
+        the method returns False.
         """
         self.key = key
         self._held = self.is_signed(key) and (not trusted or self.is_all_signed(key))
@@ -237,10 +238,8 @@ class RunFolder:
         return None if text is None else parse_record(text, path, Outcome)
 
     def budgets(self) -> Budgets:
-        """Return the budgets that were enlarged after the run began. Unsigned ones count as absent in an own run.
-
-        Raises RunError if they are damaged.
-        """
+        """Return the budgets that were enlarged after the run began. In a run that this user signed, unsigned budgets
+        count as absent (see `hold_to`). Raises RunError if they are damaged."""
         path = self.path / BUDGETS
         if not path.exists():
             return Budgets()
@@ -367,8 +366,7 @@ class RunFolder:
             self.key.write_signature(self.path / SIGNATURE, FINISHED, self._text, within=self.path)
 
     def reopen(self, budgets: Budgets) -> None:
-        """Let a run that has spent its budget go on with larger ones. Its outcome is removed; a later one takes its
-        place.
+        """Let a run that has spent its budget continue with larger budgets. This removes the run's outcome.
 
         Raises RunError if a file cannot be written.
         """

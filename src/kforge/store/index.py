@@ -1,5 +1,5 @@
-"""An SQL index over runs, for questions about many of them. It holds nothing else, so it can be rebuilt from the
-folders.
+"""An SQL index over runs, for questions about many of them. All its data comes from the run folders, so it can be
+rebuilt.
 
 SQLAlchemy is imported only when an index is opened, since most commands do not need it.
 """

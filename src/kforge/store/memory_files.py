@@ -1,4 +1,4 @@
-"""Small JSON files by key, in which kforge remembers across runs what worked.
+"""Stores small JSON files by key, in which kforge remembers across runs what worked.
 
 Several runs may write at the same time: each key has a file of its own, which is replaced as a whole. Losing a file
 costs a few iterations of a run, so errors are ignored.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_FILES = 1000
-"""Most files that are read: more would be noticed when a run begins."""
+"""Most files that are read. Reading more would noticeably delay the start of a run."""
 
 
 class MemoryFiles:
@@ -29,14 +29,14 @@ class MemoryFiles:
         self.folder = folder
 
     def put(self, key: object, document: dict[str, Any]) -> None:
-        """Write the document of a key, in the place of an earlier one."""
+        """Write the document of a key, and replace an earlier one. Errors are ignored."""
         file = self._file(key)
         with suppress(RunError):  # the run itself succeeded, and its folder is complete without this file
             durable.make_folder(file.parent)
             durable.write(file, json.dumps(document), shared=True)
 
     def get(self, key: object) -> dict[str, Any]:
-        """Return the document of a key. It is empty if nothing was kept, or if the file cannot be read."""
+        """Return the document of a key. It is empty if none was written, or if the file cannot be read."""
         return _read(self._file(key))
 
     def all(self) -> Iterator[dict[str, Any]]:

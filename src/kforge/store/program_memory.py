@@ -1,8 +1,8 @@
 """Remembers across runs which programs were proven faster on this device, as examples for later problems.
 
 Only programs that stayed correct in all evaluations and were proven faster than eager are kept, and only those of runs
-that this user made here. Their texts come from models, so they are data: one line each, and the source in a code block
-that it cannot end.
+that this user made on this machine. Their texts come from models, so a prompt must show them as data: one line each,
+and the source in a code block that the source cannot end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kforge.records import Attempt, Evaluation, EvaluationPolicy, Problem, TensorSpec, Workload
 
 MOST_EXAMPLES = 3
-"""Most programs that are recalled for a problem: each takes a thousand tokens of the prompt."""
+"""Most programs that are recalled for a problem. Each takes about a thousand tokens of the prompt."""
 LEAST_LIKENESS = 0.2
 """Least share of operators that two problems must have in common."""
 LONGEST_LINE = 240
@@ -45,7 +45,7 @@ Line = Annotated[str, AfterValidator(_one_line)]
 
 
 class Remembered(Record):
-    """A program that was proven faster, with what it was for."""
+    """A program that was proven faster, with its problem, the idea behind it and its speedup."""
 
     problem: Line
     problem_digest: str
@@ -53,11 +53,11 @@ class Remembered(Record):
     """The operators in the problem's source."""
     shapes: Line
     elements: Count
-    """Elements of all inputs together."""
+    """Number of elements of all inputs together."""
     idea: Line
     """The recommendation that led to the program."""
     speedup: Interval
-    """Over eager, from the repeated evaluations."""
+    """Speedup over eager, from the repeated evaluations."""
     source: str
 
     @property
@@ -70,10 +70,10 @@ class Remembered(Record):
 
     @classmethod
     def of(cls, problem: Problem, workload: Workload, lineage: Sequence[Attempt], reported: Evaluation) -> Self | None:
-        """Return what to remember of a run's best program; None if the program is not proven faster.
+        """Return the record of a run's best program; None if it is not proven faster, or is longer than LONGEST_SOURCE.
 
-        `lineage`: the best attempt and those that it was made from, the first one first. `reported`: its evaluation,
-        with the timing of its repetitions.
+        `lineage`: the chain of attempts that led to the best one, which is the last. `reported`: the evaluation of the
+        best attempt, with the timing of its repetitions.
         """
         candidate, correct = lineage[-1].candidate, reported.correct
         if candidate is None or correct is None or len(candidate.source) > LONGEST_SOURCE:
@@ -101,16 +101,16 @@ class ProgramMemory:
         self._place = [device, platform, policy.precision, policy.track]
 
     def keep(self, found: Remembered) -> None:
-        """Keep a program, unless a faster one for the same problem is known."""
+        """Store a program, unless an equally fast or faster one for the same problem is stored."""
         key = [*self._place, found.problem_digest]
         known = _valid(self._files.get(key).get("program"))
         if known is None or known.speedup.median < found.speedup.median:
             self._files.put(key, {"place": self._place, "program": found.model_dump(mode="json")})
 
     def recall(self, problem: Problem, workload: Workload, without: str = "") -> tuple[Remembered, ...]:
-        """Return the programs of other problems that are most like this one, at most three.
+        """Return programs for the other problems that are most like this one, at most MOST_EXAMPLES.
 
-        `without`: names of problems, with wildcards and separated by commas, whose programs are not to be recalled.
+        `without`: names of problems whose programs are left out, with wildcards and separated by commas.
         """
         names, elements = set(operators(problem.source)), _elements(workload.inputs)
         rated = []
@@ -152,7 +152,7 @@ def operators(source: str) -> tuple[str, ...]:
 
 
 def _called(function: ast.expr) -> str:
-    """Return the last name of what is called; empty for a call of one of the module's own parts (`self.norm`)."""
+    """Return the last name in the called expression, in lower case: `relu` for `F.relu`. Empty for `self.norm`."""
     if isinstance(function, ast.Name):
         return function.id.lower()
     if not isinstance(function, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Reads records from files that somebody else may have made. Every defect of such a file raises a RunError of one
+"""Reads records from files that other people may have made. Every defect of such a file raises a RunError of one
 line."""
 
 from __future__ import annotations

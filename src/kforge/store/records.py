@@ -20,15 +20,14 @@ FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
 def _no_integer(value: object) -> object:
-    if type(value) is int:  # an int that is too large would become a float
+    if type(value) is int:  # an integer that is too large for Option's int must not become a float
         raise ValueError("it must be a number with a fraction")
     return value
 
 
 _Fraction = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_integer)]
 Option = str | Annotated[int, Field(ge=-(2**63), lt=2**63)] | _Fraction | bool
-"""An option's value, of a type that JSON keeps unchanged. An option without a limit is left out instead of being
-infinite."""
+"""An option's value, of a type that JSON keeps unchanged. An infinite limit is not stored: its option is left out."""
 
 
 def _moment(value: str) -> str:
@@ -105,7 +104,7 @@ class Header(Record):
 
 
 class Budgets(Record):
-    """Budgets of a run that were enlarged after it began. An absent one is as it was; zero lifts it."""
+    """Budgets of a run that were enlarged after it began. None leaves a budget as it was; zero removes its limit."""
 
     budget_usd: Amount | None = None
     budget_tokens: Count | None = None
@@ -113,7 +112,7 @@ class Budgets(Record):
 
     @property
     def given(self) -> dict[str, float]:
-        """The budgets that are not absent, by the names of the run's options."""
+        """The budgets that are not None, by the names of the run's options."""
         return {name: value for name, value in self if value is not None}
 
 

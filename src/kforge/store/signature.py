@@ -29,7 +29,7 @@ _WRITTEN = re.compile(rb"[0-9a-f]{64}")
 
 
 class Key:
-    """The user's key, in a folder that only this user can write. It is made when the first file is signed."""
+    """The user's signing key, in a folder that only this user can write. It is made when the first file is signed."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE

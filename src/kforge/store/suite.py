@@ -211,8 +211,8 @@ class SuiteFolder:
     def run_of(self, task: Task) -> RunFolder | None:
         """Return the problem's run, or None if it has not begun.
 
-        Raises RunError if the run is damaged or belongs to another problem. Also raises it if somebody else made the
-        run, in a suite that the user signed.
+        Raises RunError if the run is damaged, if it belongs to another problem, or if this user signed the suite but
+        not the run (see `hold_to`).
         """
         path = self.run_path(task)
         if path is None:
@@ -228,17 +228,16 @@ class SuiteFolder:
         return run
 
     def derived(self, task: Task, name: str, kind: type[R]) -> R | None:
-        """Return facts of this name that were kept of the problem's finished run; None if there are none.
-
-        There are none of a suite that somebody else made.
-        """
+        """Return the stored facts of this name about the problem's finished run. None if there are none, or if
+        `hold_to` was not called with the key that signed the suite."""
         path = self.run_path(task)
         if path is None or self._key is None or task.problem is None:
             return None
         return derived.read(path, name, kind, self._key, task.problem.digest)
 
     def keep_derived(self, task: Task, name: str, facts: Record) -> None:
-        """Keep facts that were read from the problem's finished run, unless somebody else made the suite."""
+        """Store facts about the problem's finished run. Does nothing unless `hold_to` was called with the key that
+        signed the suite."""
         path = self.run_path(task)
         if path is not None and self._key is not None and task.problem is not None:
             derived.keep(path, name, facts, self._key, task.problem.digest)

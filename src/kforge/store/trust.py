@@ -33,12 +33,12 @@ MOST_TO_READ = 1000
 
 @dataclass(frozen=True)
 class Consent:
-    """What a user allows for a run, suite or receipt that somebody else made."""
+    """What a user allows for a run, suite or receipt that this user did not make on this machine."""
 
     trust: bool = False
     """Whether its problem may run with the user's rights."""
     problem: Problem | None = None
-    """A problem of the user's own. The same problem in the run or receipt may run."""
+    """The user's own copy of the problem. If the run or receipt has the same problem, it may run."""
     unsafe: bool = False
     platform_dirs: tuple[Path, ...] = ()
     models: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class Consent:
 
 
 def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Path | None = None) -> None:
-    """Raise RunError unless the user allows this problem, which somebody else made, to run.
+    """Raise RunError unless the user allows this problem to run. It is of a run or receipt that others made.
 
     `readable` is a file that contains exactly its source. If it is None, such a file is written.
     """
@@ -63,7 +63,7 @@ def admit_problem(problem: Problem, origin: str, consent: Consent, readable: Pat
 
 
 def admit_suite(problems: Mapping[str, Problem], origin: str, consent: Consent) -> None:
-    """Raise RunError unless the user allows the problems of a suite that somebody else made to run."""
+    """Raise RunError unless the user allows the problems of a suite that others made to run."""
     if problems and not consent.trust:
         if len(problems) > MOST_TO_READ:
             raise RunError(
@@ -119,7 +119,7 @@ def _written_out(problems: Mapping[str, Problem], consent: Consent) -> Path | No
         slug = re.sub(r"[^A-Za-z0-9_]+", "-", name)[:40].strip("-") or "problem"
         path = folder / f"{number:03d}-{slug}.py"
         if not holds(path, problem.source):
-            durable.write(path, problem.source, shared=True)  # without a scan of the folder for each file
+            durable.write(path, problem.source, shared=True)  # `shared` saves a scan of the folder for each file
     return path if len(problems) == 1 else folder
 
 

@@ -41,7 +41,7 @@ class Crew:
         for task in tasks:
             self._left.put(task)
         for number in range(min(self._orders.workers, len(tasks))):
-            # a daemon: an interrupted command does not wait for a provider
+            # a daemon thread, so that an interrupted command does not wait for a provider
             thread = threading.Thread(target=self._work, name=f"kforge suite worker {number}", daemon=True)
             self._threads.append(thread)
             thread.start()

@@ -42,7 +42,7 @@ __all__ = [
 
 
 KEPT = "result"
-"""The name under which the result of a finished run is kept."""
+"""Name of the file of derived facts in which the result of a finished run is kept."""
 
 
 def questions_of(folder: SuiteFolder, task: Task) -> list[Question]:

@@ -38,11 +38,10 @@ class TaskSource(Protocol):
 
 
 class SuiteSession:
-    """Work on one suite."""
+    """A suite that is worked on: its folder, its options, and the results so far."""
 
     def __init__(self, folder: SuiteFolder, settings: Settings, consent: Consent | None = None) -> None:
-        """`consent` is what the user allows if somebody else began the suite. Raises RunError if a permission is
-        missing."""
+        """`consent` is what the user allows if others began the suite. Raises RunError if a permission is missing."""
         self._trust = consent is not None and consent.trust
         folder.admit(settings.signing_key, consent or Consent())
         if not self._trust:
@@ -81,7 +80,7 @@ class SuiteSession:
         )
         # this user begins the suite now, so it is trusted even if no key could sign it
         session = cls(folder, settings, everything)
-        session._trust = False  # only what is made from now on is in it
+        session._trust = False  # the folder is new, so it holds no run that needs trust
         folder.hold_to(settings.signing_key)
         session._is_new = True
         return session

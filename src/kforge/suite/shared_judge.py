@@ -29,7 +29,7 @@ which a silent referee counts as hung."""
 
 
 class SharedJudge(Judge):
-    """Builds beside other judges, and works alone where a device or a clock is used.
+    """A judge whose builds run beside other builds, and whose work on a device or against a clock runs alone.
 
     A referee starts inside the turn of its first request, so that it does not disturb a timing either.
     """

@@ -120,7 +120,7 @@ class SuiteWorker:
 
     def _session(self, task: Task, watch: Callable[[str], None]) -> Session:
         orders, judge = self._orders, self._fresh_judge()
-        self._turns.begin_problem()  # now the session's clock begins
+        self._turns.begin_problem()  # the session's clock begins now as well
         if (run := orders.folder.run_of(task)) is not None:
             return Session.resume(run, orders.settings, judge, orders.consent(task))
         assert task.problem is not None

@@ -66,15 +66,16 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Access:
-    """The rules of one server."""
+    """The access rules of one server."""
 
     host: str
-    """The address that it listens at."""
+    """The address at which the server listens."""
     port: int
     token: str = ""
     """Empty if no token is needed, which only a loopback address allows."""
     session_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    """Makes session cookies of this process: they say nothing about the token, and end with the server."""
+    """Key of this process that makes session cookies. They do not reveal the token, and are invalid once the server
+    ends."""
 
     @classmethod
     def of(cls, host: str, port: int, token: str | None) -> Access:
@@ -228,7 +229,7 @@ async def _whole_body(request: Headers, receive: Receive) -> bytes | tuple[int, 
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body, and then what the server says."""
+    """Return a `receive` that gives the body first, and then the messages of the server."""
     given = False
 
     async def again() -> Message:

@@ -52,7 +52,7 @@ async def _bad_fields(request: Request, error: Exception) -> Response:
 
 
 def _plainly(kind: str, said: str) -> str:
-    """Return pydantic's message about a field in our words, where they are clearer."""
+    """Return a message about a field: kforge's own for common errors, otherwise pydantic's."""
     plain = {
         "missing": "is missing", "extra_forbidden": "is not a field of this request",
         "json_invalid": "is not valid JSON", "model_attributes_type": "must be a JSON object",

@@ -143,7 +143,7 @@ def _checked(fields: dict[str, Any]) -> NewRunRequest:
 
 
 def _done(request: Request, job: Job | None, page: str) -> Response:
-    """Return to the page for a form; tell a program what was begun."""
+    """Return a redirect to the page if a form was sent, otherwise a document with the job that was begun."""
     if request.headers.get("content-type", "").startswith(FORM):
         return RedirectResponse(page, 303)
     return JSONResponse({"job": _job(job)} if job is not None else {"stopping": True}, 202)

@@ -22,7 +22,7 @@ MILLISECONDS = 1e3
 NOT_COMPILED = ("generation_failure", "compilation_failure")
 """States of programs that were not built."""
 MOST_TRIALS = 10_000
-"""Largest number of trials that a request may name; a larger one is a mistake of its client."""
+"""Largest number of trials that a request may name. A larger number is a mistake of the client."""
 
 Code = Annotated[str, Field(min_length=1, max_length=LARGEST_SOURCE)]
 Trials = Annotated[int, Field(ge=1, le=MOST_TRIALS)]
@@ -42,7 +42,7 @@ class EvaluateRequest(BaseModel):
     entry_point: Literal["Model", "ModelNew"] = "Model"
     """Name of the reference's class; the program's class is always ModelNew."""
     backend: Annotated[str, Field(max_length=100)] = ""
-    """The platform that the program is for; it must be the server's. Empty means that one."""
+    """The platform that the program is for, which must be the server's. Empty means the server's platform."""
     num_correct_trials: Trials | None = None
     """Wanted number of compared cases. The judge chooses its own, and the answer's notes say so."""
     num_perf_trials: Trials | None = None

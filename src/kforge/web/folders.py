@@ -1,4 +1,4 @@
-"""The runs and suites that the dashboard shows: found by their exact names in a listing, so that a name is no path."""
+"""Finds runs and suites for the dashboard by their exact names in a listing, so that no name acts as a path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kforge.problems import Task
 
 LOCK = "lock"
-"""Name of the file that the one process which works on a run or suite holds locked."""
+"""Name of the lock file of a run or suite. The process that works on it holds the file locked."""
 
 
 class NoSuchFolder(RunError):

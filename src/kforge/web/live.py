@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 SECONDS = 1.0
-"""Seconds between two looks at the disk: stages of a run take longer, and a look takes milliseconds."""
+"""Seconds between two checks of the disk: stages of a run take longer, and a check takes milliseconds."""
 BEAT_SECONDS = 15.0
-"""Seconds of silence after which a comment is sent: it shows the server that a client is gone, and keeps proxies
+"""Seconds without an event after which a comment is sent: sending it fails if the client is gone, and it keeps proxies
 from closing the stream."""
 RETRY_MILLISECONDS = 2000
-"""How long a page waits until it connects again, after its stream has ended."""
+"""Milliseconds that a page waits until it connects again, after its stream has ended."""
 MOST_STREAMS = 24
 """Most pages that may be open at once."""
 
 
 class Changes:
-    """Tells clients when something has changed. Clients of one page share a look at the disk."""
+    """Event streams that tell clients when the files of a page have changed. Clients of one page share disk checks."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, str]] = {}

@@ -1,5 +1,5 @@
-"""Starts, stops and resumes runs. A run is a process of its own, `kforge forge` or `kforge resume`, and outlives the
-server.
+"""Starts, stops and resumes runs. A run is a process of its own, `kforge forge` or `kforge resume`, which goes on when
+the server ends.
 
 A request names a problem of the server and one of the models that the user allowed. It cannot name a file, a platform
 or a folder of platforms, and it cannot switch the sandbox off: those come from the command line of the server. A run
@@ -85,7 +85,7 @@ class Job:
 
 
 class RunProcesses:
-    """The processes of runs that a server has started, and those that it can stop."""
+    """Starts, stops and resumes runs as processes, and lists the latest processes."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class RunProcesses:
         self._one_at_a_time = threading.Lock()
 
     def start(self, wanted: NewRun) -> Job:
-        """Begin a run. Raises InputError for an unknown problem, model or strategy, and ServiceBusy while another one
-        goes on."""
+        """Begin a run. Raises InputError for an unknown problem or model and for bad limits, ValueError for an unknown
+        strategy, and ServiceBusy while another run goes on."""
         problem = self.service.problem(wanted.problem)
         model = wanted.model or self.models[0]
         if model not in self.models:
@@ -114,7 +114,7 @@ class RunProcesses:
             raise InputError(f"iterations must be from 1 to {MOST_ITERATIONS}")
         if not 0 <= wanted.minutes < float("inf"):
             raise InputError("minutes must be 0 (no limit) or more")
-        strategy(wanted.search, 1)  # raises InputError for an unknown one
+        strategy(wanted.search, 1)  # raises ValueError for an unknown one
         folder = self.service.settings.state / "served" / problem.digest[:16]
         file = folder / f"{problem.name.replace(os.sep, '_')}.py"
         durable.make_folder(folder)
@@ -132,12 +132,12 @@ class RunProcesses:
         return self._launch(f"new run of {wanted.problem} with {model}", arguments, None)
 
     def resume(self, folder: Path) -> Job:
-        """Go on with a run or suite. Raises ServiceBusy while another one goes on, and RunError if a process works on
-        it already."""
+        """Resume a run or suite. Raises ServiceBusy while another one goes on, and RunError if a process works on it
+        already."""
         if holder(folder) is not None:
             raise RunError(f"a process works on {folder.name} already; stop it, or wait for its end")
         for job in self.jobs():
-            if job.folder == folder:  # it has released the run, and is ending its processes
+            if job.folder == folder:  # the process has released the run, and still ends its children
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     job.process.wait(ENDING_SECONDS)
         return self._launch(f"resume {folder.name}", ["resume", str(folder)], folder)
@@ -176,7 +176,7 @@ class RunProcesses:
                 [sys.executable, "-m", "kforge", *arguments, "-o", str(self.root)],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
                 env=self._environment,
-                # a shell lets what it starts in the background ignore interrupts, and a run is stopped by one
+                # a server that a shell started in the background ignores interrupts; its runs must not inherit that
                 preexec_fn=_heed_interrupts,
             )  # fmt: skip
             job = Job(about, process, output, folder)

@@ -21,7 +21,7 @@ FIRST_SECONDS = 10.0
 MOST_CONNECTIONS = 128
 """Connections at once; later ones are answered with status 503."""
 LAST_SECONDS = 3
-"""Seconds that open answers have to end when the server does; streams of events would never."""
+"""Seconds that open answers have to end when the server ends."""
 
 
 def check_installed() -> None:
@@ -44,7 +44,7 @@ def prepared(application: Any, ending: Callable[[], None]) -> uvicorn.Server:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Impatient(H11Protocol):  # type: ignore[misc]
-        """Closes a connection whose request does not begin in time."""
+        """An HTTP protocol that closes a connection whose request headers do not arrive in time."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -55,7 +55,7 @@ def prepared(application: Any, ending: Callable[[], None]) -> uvicorn.Server:
                 transport.close()
 
     class Ending(uvicorn.Server):  # type: ignore[misc]
-        """Ends the streams of events before it waits for open answers."""
+        """A server that ends the event streams before it waits for open answers, because they never end themselves."""
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             ending()

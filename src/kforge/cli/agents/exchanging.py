@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     """A question of a run, or of a problem's run inside a suite."""
 
     path: str
-    """The question's name, in a suite behind its problem's: `003-analysis`, `norms/unit_rows/003-analysis`."""
+    """The question's name; in a suite, after its problem's name: `003-analysis`, `norms/unit_rows/003-analysis`."""
     run: Path
     """The folder of the run, or of the suite."""
     question: Question
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 def list_questions(name: str | None, *, root: Path | None, all_states: bool, json: bool) -> int:
     """Print the questions that wait for replies: of one run or suite, or of all in the folder of runs.
 
-    Exit status: 0, also where nothing waits. Raises RunError for an unknown run.
+    Returns exit status 0, also if no question waits. Raises RunError for an unknown run.
     """
     where = root or settings.load().runs
     found = list(_asked(where, name)) if name is not None else list(_everywhere(where))
@@ -69,8 +69,8 @@ def list_questions(name: str | None, *, root: Path | None, all_states: bool, jso
 
 
 def show(name: str, path: str, *, root: Path | None, into: Path | None, json: bool) -> int:
-    """Print one prompt, or write all that wait into a folder with their images. Raises InputError if `name` or `path`
-    names no question that waits."""
+    """Print one prompt, or write all prompts that wait into a folder with their images. Raises InputError if `path`
+    names no question, or if no `path` is given and the number of waiting questions is not one."""
     where = root or settings.load().runs
     waiting = [each for each in _asked(where, name) if each.question.is_waiting]
     if into is not None:
@@ -87,9 +87,9 @@ def show(name: str, path: str, *, root: Path | None, into: Path | None, json: bo
 
 
 def answer(name: str, path: str, file: Path | None, *, root: Path | None, folder: Path | None, json: bool) -> int:
-    """Take over one answer, or all answers of a folder. Returns status 75 while other questions wait.
+    """Store one answer, or all answers of a folder. Returns status 75 while other questions wait.
 
-    Raises InputError for an empty answer, an unknown question, and one that is answered already.
+    Raises InputError for an empty answer, for an unknown question, and for a question that is already answered.
     """
     where = root or settings.load().runs
     found = list(_asked(where, name))
@@ -179,8 +179,8 @@ def _prompt(asked: Asked) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file of a run that others may have made. Raises RunError if it cannot be read or is a
-    symbolic link."""
+    """Return the content of a file in a run's folder, which others may have written. Raises RunError if it cannot be
+    read or is a symbolic link."""
     try:
         return durable.read(path)
     except OSError as error:
@@ -188,7 +188,8 @@ def _content(path: Path) -> bytes:
 
 
 def _write_all(waiting: Sequence[Asked], into: Path, *, json: bool) -> int:
-    """Write the prompts that wait, and their images, under their own names. Raises InputError if none waits."""
+    """Write the prompts that wait, and their images, into the folder `into` under the names of their questions. Raises
+    InputError if none waits."""
     if not waiting:
         raise InputError("no question waits for a reply, so there is nothing to write")
     for each in waiting:

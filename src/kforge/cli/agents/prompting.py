@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 STAND_IN = "(what the run says stands here)"
-"""Stands for words that only a run has: a failure's reason, or a recommendation."""
+"""Placeholder for text that exists only in a run: the reason of a failure, or a recommendation."""
 _FAILURES: dict[str, Failed] = {
     "generation_failure": GenerationFailure(reason=STAND_IN),
     "compilation_failure": CompilationFailure(reason=STAND_IN),
@@ -55,8 +55,8 @@ def show(
     overrides: Sequence[str],
     json: bool,
 ) -> int:
-    """Print the prompt of a step of the loop, and return the exit status. The step has no program yet: the prompt shows
-    the problem's own module in place of one. Raises InputError if the problem or the platform cannot be used."""
+    """Print the prompt of one step of the loop, and return the exit status. There is no program yet, so the prompt
+    shows the problem's own module in its place. Raises InputError if the problem or the platform cannot be used."""
     chosen = settings.load()
     found = problems.load(problem, overrides)
     platform = usable_platform(target.platform, chosen, target.folders)

@@ -37,7 +37,8 @@ def write(names: list[str], to: Path | None, *, root: Path | None, json: bool) -
 
 
 def _runs(root: Path, name: str) -> Iterator[RunFolder]:
-    """Yield the run of this name, or the finished runs of the suite of this name."""
+    """Yield the run of this name, or the finished runs of the suite of this name. Print a note for each run of the
+    suite that is left out."""
     suite = SuiteFolder.find(root, name)
     if suite is None:
         yield RunFolder.find(root, name)

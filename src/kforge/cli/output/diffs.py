@@ -1,4 +1,4 @@
-"""Differences of two programs on the screen: in colours on a terminal, plain elsewhere."""
+"""Makes the diff of two programs, and prints it: in colours on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def unified(before: str, after: str, names: tuple[str, str]) -> str:
 
 
 def of_attempts(attempts: tuple[Attempt, ...]) -> Iterator[str]:
-    """Yield the difference of each program and the one that it was made from; of a first one, all of it."""
+    """Yield the diff between each program and the program that it was made from. A program without one is shown
+    completely."""
     for attempt in attempts:
         if attempt.candidate is None:
             continue

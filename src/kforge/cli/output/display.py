@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from kforge.records import Attempt
 
 REPEAT_SECONDS = 5.0
-"""Plain lines about one stage are at least this far apart."""
+"""Least seconds between two plain lines about one stage."""
 STILL_SECONDS = 10.0
 """Seconds without a report after which a plain line says that the stage is still running."""
 REFRESHES = 2
-"""Refreshes per second of a live display: each costs a millisecond of a processor that may be timing a program."""
+"""Refreshes per second of a live display. Each takes 1 ms of a processor that may be timing a program."""
 
 
 class Progress(Protocol):
@@ -47,15 +47,15 @@ class Display(Progress, Protocol):
 
 
 def open_display(title: str) -> Display:
-    """Return the display for a command that makes attempts, which are listed."""
+    """Return the display for a command that makes attempts. It lists them."""
     return AttemptsDisplay(title) if is_live() else PlainDisplay(title)
 
 
 def open_progress(title: str = "", *, still: float | None = None) -> Progress:
-    """Return the display for a command that makes no attempts: a line that says what runs.
+    """Return the display for a command that makes no attempts: one line that says what runs.
 
-    `still`: where there is no terminal, print only, after this many seconds of silence, that the stage is still
-    running.
+    With `still`, a display without a terminal does not print stages. It only prints that the stage is still running,
+    after this many seconds of silence.
     """
     if is_live():
         return LineDisplay(title)
@@ -80,7 +80,7 @@ class Now:
         self.begin = time.monotonic()
 
     def tell(self, text: str) -> bool:
-        """Take a report. Returns whether it is about another stage than the last one."""
+        """Store a report. Returns whether it is about a new stage."""
         changed = text.partition(": ")[0] != self.text.partition(": ")[0]
         self.text = text
         if changed:
@@ -88,7 +88,7 @@ class Now:
         return changed
 
     def __str__(self) -> str:
-        """The stage with its seconds, and its detail: `checking correctness (12 s): case 7 of 20`."""
+        """Return the stage with its seconds, and its detail: `checking correctness (12 s): case 7 of 20`."""
         seconds = int(time.monotonic() - self.begin)
         stage, colon, detail = self.text.partition(": ")
         tells_seconds = re.match(r"\d+ s ", detail) is not None  # the detail shows seconds already
@@ -96,7 +96,7 @@ class Now:
 
 
 class PlainDisplay:
-    """One line per stage and attempt, with the seconds since the start."""
+    """Prints one line per stage and attempt, with the seconds since the start."""
 
     def __init__(
         self, title: str, *, repeat: float = REPEAT_SECONDS, still: float = STILL_SECONDS, quiet: bool = False
@@ -149,7 +149,7 @@ class PlainDisplay:
 
 
 class LineDisplay:
-    """A title, and below it one line that says what runs and for how long; the line is removed at the end."""
+    """Shows a title, and below it one line that says what runs and for how long. The line is removed at the end."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -183,10 +183,9 @@ class LineDisplay:
 
 
 class AttemptsDisplay(LineDisplay):
-    """The attempts so far, what runs now, the best attempt, and the cost of the models.
+    """Shows the attempts so far, what runs now, the best attempt, and the cost of the models.
 
-    The display is removed when the command ends well, because the command prints its own table. After an error it
-    stays.
+    The display is removed when the command succeeds, because the command prints its own table. After an error it stays.
     """
 
     def __init__(self, title: str) -> None:

@@ -1,4 +1,4 @@
-"""Prints characters that a stream cannot encode, on an ASCII terminal for example, without raising an error.
+"""Replaces characters that a stream cannot encode, on an ASCII terminal for example, so that printing raises no error.
 
 Such a character is replaced by ASCII (an arrow by `->`, the micro sign by `u`) or escaped. A byte of a file name that
 is not UTF-8 is escaped, too (`\\xff`).

@@ -1,4 +1,5 @@
-"""The ledger of a run on the screen: what each agent's calls cost, and what each speedup had cost by then."""
+"""Prints the ledger of a run: the cost of each agent's calls, and the cost and time at which each speedup was
+reached."""
 
 from __future__ import annotations
 

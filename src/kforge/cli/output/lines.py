@@ -82,15 +82,15 @@ class Line:
         self.style = style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """See rich's console protocol."""
+        """Yield the line broken to the console's width. This is rich's console protocol."""
         from rich.text import Text
 
         yield Text(wrapped(self.text, options.max_width), style=self.style, no_wrap=True, overflow="ignore")
 
 
 def wrapped(text: str, columns: int) -> str:
-    """Return the text broken by newlines into lines of at most `columns`. Every line but the first begins with a mark.
-    A word that is longer than a line is cut."""
+    """Return the text broken by newlines into lines of at most `columns` columns. Every line but the first begins with
+    the indentation of the text and HANGING. A word that is longer than a line is cut."""
     margin = text[: len(text) - len(text.lstrip())]
     pieces, mark, start = list[str](), "", 0
     while start < len(text):
@@ -101,7 +101,7 @@ def wrapped(text: str, columns: int) -> str:
 
 
 def _fitted(text: str, stream: TextIO) -> str:
-    """Return the line cut for a terminal, which would wrap it to its first column."""
+    """Return the line broken to the width of a terminal, which would itself continue it in the first column."""
     if not stream.isatty():
         return text
     with suppress(LookupError, UnicodeError):  # measure the line as the stream writes it, maybe with escapes
@@ -110,7 +110,8 @@ def _fitted(text: str, stream: TextIO) -> str:
 
 
 def _split(text: str, start: int, room: int) -> tuple[int, int]:
-    """Where the piece that begins at `start` ends, and where the rest begins, without the spaces between them."""
+    """Return where the piece that begins at `start` ends, and where the rest begins. The spaces between them are left
+    out."""
     ends = itertools.accumulate(_cells(text[at]) for at in range(start, len(text)))
     end = next((at for at, used in enumerate(ends, start) if used > room), None)
     if end is None:

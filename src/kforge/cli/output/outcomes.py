@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def waiting_document(questions: Sequence[Question]) -> dict[str, list[str]]:
-    """Return what `--json` says about questions that wait for replies: their prompts, and the replies without text."""
+    """Return the part of a `--json` document about questions that wait for replies: their prompts, and the reply files
+    that are empty."""
     empty = [str(each.reply) for each in questions if each.state == "empty reply"]
     return {"waiting": [str(each.prompt) for each in questions], **({"empty_replies": empty} if empty else {})}
 
@@ -60,7 +61,7 @@ def _remarks(run: RunFolder, attempts: Sequence[Attempt]) -> Iterator[str]:
 
 
 def _ending(run: RunFolder, outcome: Outcome | None) -> Iterator[str]:
-    """Yield why a run stopped, how it goes on where only its budget was too small, and where it is."""
+    """Yield why a run stopped, how to continue it if its budget was spent, and the path of its folder."""
     if outcome is not None:
         yield words.ended(outcome)
         if outcome.is_budget_spent:

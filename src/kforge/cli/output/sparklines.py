@@ -1,4 +1,4 @@
-"""Timing samples as one line of text, for a terminal."""
+"""Draws timing samples as one line of text, for a terminal."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from kforge.records import Receipt
 
 BARS = "▁▂▃▄▅▆▇█"
-"""From the lowest to the highest value. A terminal that cannot show them gets ASCII (`encoding.py`)."""
+"""Bars from the lowest to the highest value. A terminal that cannot show them gets ASCII (`encoding.py`)."""
 WIDTH = 32
-"""Most bars of a line, so that a line of 80 columns holds them with what they say."""
+"""Most bars of a line, so that the bars and the text around them fit into 80 columns."""
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:

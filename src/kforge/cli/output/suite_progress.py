@@ -77,7 +77,7 @@ class SuiteProgress:
 
 
 class Counts:
-    """How many problems are correct, faster, and so on."""
+    """Counts the problems that are correct, faster than each baseline, not measured, without a kernel, and broken."""
 
     def __init__(self, baselines: Sequence[str]) -> None:
         self._faster = {baseline: f"faster than {words.BASELINES[baseline]}" for baseline in baselines}
@@ -100,9 +100,9 @@ class Counts:
 
 
 class Pace:
-    """How many problems are done, how many end in a minute, and when the last one will end.
+    """The pace of a suite: the problems that are done, the number that end in a minute, and the time left.
 
-    Problems that were finished before the work began count as done, and not for the rate.
+    Problems that were finished before the work began count as done, but not for the rate.
     """
 
     def __init__(self, total: int) -> None:
@@ -122,7 +122,7 @@ class Pace:
         self._earlier += self._began is None
 
     def describe(self, now: float) -> str:
-        """Return for example `12 of 137 done, 3.1 a minute, about 40 min left`."""
+        """Return the pace in words, for example `12 of 137 done, 3.1 a minute, about 40 min left`."""
         said = f"{self.done} of {self.total} done"
         ended = self.done - self._earlier
         if self._began is None or not ended or now <= self._began:
@@ -140,7 +140,7 @@ class SuiteDisplay(Protocol):
     """Shows what the workers of a suite do."""
 
     def tell(self, problem: str, text: str) -> None:
-        """Take a report on a problem in progress."""
+        """Show a report on a problem in progress."""
         ...
 
     def end(self, problem: str) -> None:
@@ -166,7 +166,7 @@ class PlainSuite(PlainDisplay):
 
 
 class SuiteTable(LineDisplay):
-    """A row for each problem in progress, and below them a line with the results so far, the rate and the time left."""
+    """Shows a row for each problem in progress, and below them the results so far, the rate and the time left."""
 
     def __init__(self, so_far: Callable[[], str]) -> None:
         """`so_far` returns the line below the table."""

@@ -1,4 +1,4 @@
-"""How much a long command tells while it works: `-q` nothing, `-v` every step as a line of its own."""
+"""Options for the amount of progress that a long command prints: `-q` none, `-v` every step on its own line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Verbosity(Enum):
-    """How much is told. Results and errors are printed in any case."""
+    """The amount of progress that is printed. Results and errors are printed in any case."""
 
     QUIET = "quiet"
     USUAL = "usual"
@@ -28,14 +28,14 @@ VERBOSE = Annotated[bool, typer.Option("-v", "--verbose", help="Every step as a 
 
 
 def level() -> Verbosity:
-    """Return how much the present command tells."""
+    """Return how much progress the present command prints."""
     return _level
 
 
 def with_verbosity(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command with the options `-q` and `-v`, which hold while it runs.
+    """Return the command with the options `-q` and `-v`. They set the verbosity while the command runs.
 
-    Raises BadParameter if both are given.
+    The returned command raises BadParameter if both are given.
     """
     signature = inspect.signature(command)
     options = [

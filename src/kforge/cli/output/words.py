@@ -178,7 +178,7 @@ def result(value: ProblemResult) -> str:
 
 
 def result_lines(value: ProblemResult) -> Iterator[str]:
-    """Like `result`, with every figure on a separate line."""
+    """Describe the result of one problem of a suite, with every figure on a separate line."""
     state = value.state.replace("_", " ")
     yield f"{value.name}: {state}{f': {value.reason}' if value.reason else ''}, {clock(value.seconds)}"
     for said in figures(value.comparisons):

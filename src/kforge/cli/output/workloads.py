@@ -41,13 +41,13 @@ def lines(found: Sequence[WorkloadGain], baselines: Sequence[str]) -> Iterator[s
 
 
 def notes(tasks: Sequence[Task]) -> Iterator[str]:
-    """Yield each note on tasks once, with the number of tasks that it is on."""
+    """Yield each note on tasks once, with the number of tasks that have it."""
     for note, count in Counter(note for task in tasks for note in task.notes).items():
         yield f"note on {count} of {len(tasks)}: {note}"
 
 
 def about(task: Task) -> dict[str, Any]:
-    """Return what a task's document says besides its result. Fields that say nothing are absent."""
+    """Return the fields that a task adds to the document of its result. Empty fields are left out."""
     weight = {"weight": task.weight} if task.group else {}
     said = {"workload": task.workload, "group": task.group, "notes": list(task.notes)}
     return {name: value for name, value in said.items() if value} | weight

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUILDS = ("builds", "compilebaseline", "inline")
-"""Folders of the cache whose entries are made again when they are needed. What was learned (`programs`, `smith`) and
-measured (`peaks`) is kept."""
+"""Folders of the cache whose entries are rebuilt when they are needed. Folders with learned programs (`programs`,
+`smith`) and measurements (`peaks`) are kept."""
 DAY = 86400.0
 SHOWN = 20
 """Most runs that are listed one by one."""
@@ -48,7 +48,8 @@ class Removable:
 def clean(
     *, days: float, root: Path | None, with_runs: bool, with_cache: bool, yes: bool = False, json: bool = False
 ) -> int:
-    """Show what is older than this many days, and remove it if the user agrees. Status 0, also if there is nothing.
+    """Show the runs and builds that are at least `days` days old, and remove them if the user agrees. Returns exit
+    status 0, also if there are none.
 
     Raises InputError for a folder of runs that does not exist.
     """
@@ -74,8 +75,8 @@ def clean(
 
 
 def old_runs(root: Path, days: float) -> tuple[list[Removable], int]:
-    """Return the finished runs and suites that are older, and the number of older ones that are kept, because they wait
-    for replies, run, or were interrupted."""
+    """Return the finished runs and suites that are at least `days` days old, and the number of unfinished ones of that
+    age. Unfinished ones are kept, because they wait for replies, run, or were interrupted."""
     found, kept = list[Removable](), 0
     folders = [(path, "run") for path in run_paths(root)] + [(path, "suite") for path in suite_paths(root)]
     for path, kind in folders:
@@ -90,7 +91,7 @@ def old_runs(root: Path, days: float) -> tuple[list[Removable], int]:
 
 
 def old_builds(cache: Path, days: float) -> list[Removable]:
-    """Return the entries of the cache of builds that were not changed for this many days."""
+    """Return the entries of the cache of builds that are at least `days` days old."""
     found = []
     for name in BUILDS:
         folder = cache / name
@@ -104,7 +105,8 @@ def old_builds(cache: Path, days: float) -> list[Removable]:
 
 
 def _is_finished(path: Path, kind: str) -> bool:
-    """Return whether a run or suite is finished. One that cannot be read is not: a person should look at it."""
+    """Return whether a run or suite is finished. One that cannot be read counts as unfinished, because a person should
+    look at it."""
     with suppress(RunError, OSError):
         opened = RunFolder.open(path) if kind == "run" else SuiteFolder.open(path)
         return opened.status() == "finished"
@@ -112,7 +114,7 @@ def _is_finished(path: Path, kind: str) -> bool:
 
 
 def _remove(each: Removable) -> bool:
-    """Remove one thing, and return whether it is gone. A note says why it is not."""
+    """Remove a run, suite or build, and return whether it was removed. If it was not, a note says why."""
     try:
         if each.kind == "build":
             shutil.rmtree(each.path) if each.path.is_dir() else each.path.unlink(missing_ok=True)

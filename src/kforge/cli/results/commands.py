@@ -12,7 +12,8 @@ from kforge.cli.options import Json, RunsFolder, Trust, finite
 
 
 class ExportFormat(StrEnum):
-    """As `kforge.export.FORMATS`, which is not imported here, so that `kforge --help` answers at once."""
+    """The formats of `export`, as in `kforge.export.FORMATS`, which is not imported here, so that `kforge --help`
+    answers at once."""
 
     PACKAGE = "package"
     KERNELBENCH = "kernelbench"
@@ -22,7 +23,7 @@ class ExportFormat(StrEnum):
 
 
 class StoryChoice(StrEnum):
-    """As `kforge.report.writing.Stories`, which is not imported here."""
+    """The values of `--stories`, as in `kforge.report.writing.Stories`, which is not imported here."""
 
     AUTO = "auto"
     ALL = "all"

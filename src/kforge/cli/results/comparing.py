@@ -1,4 +1,4 @@
-"""`compare`: two runs side by side, and whether a difference in speed was measured."""
+"""`compare`: shows two runs side by side, and whether a difference in speed was measured."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _table(runs: list[RunFolder]) -> Table:
 
 
 def _facts(run: RunFolder) -> dict[str, Any]:
-    """Return what is compared, in words; the same keys for every run."""
+    """Return the facts of a run that are compared, in words. Every run has the same keys."""
     best, reported, outcome = run.best(), run.reported(), run.outcome()
     correct = reported.correct if reported is not None else None
     timing = correct.timing if correct is not None else None

@@ -141,7 +141,7 @@ def lines(experiment: Experiment, outcome: Comparisons) -> Iterator[str]:
 
 
 def spent(cost: Cost) -> str:
-    """Return what an arm cost in words, with what is known per solved problem."""
+    """Return the cost of an arm in words, with the device-seconds per solved problem if they are known."""
     usd = "price not known" if cost.usd is None else f"${cost.usd:,.2f}"
     more = f" and {cost.unpriced} calls without a price" if cost.usd is not None and cost.unpriced else ""
     each = cost.device_seconds_per_solved

@@ -16,8 +16,8 @@ from kforge.visible import command
 
 
 def export(name: str, folder: Path, form: str, *, trust: bool, json: bool) -> int:
-    """Export a run. Raises NothingCorrect if it has no correct program, and InputError, also for a run that others made
-    and that the user does not trust."""
+    """Export the best program of a run, and return the exit status. Raises NothingCorrect if the run has no correct
+    program, and InputError for a bad argument or for a run made by others that the user does not trust."""
     chosen = settings.load()
     run = RunFolder.find(chosen.runs, name)
     hold_to_own(run, chosen.signing_key, trust=trust)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What the user asks for."""
+    """The options of `report`: what is reported, and into which files."""
 
     names: tuple[str, ...]
     """Runs and suites; empty for the latest."""
@@ -33,8 +33,8 @@ class ReportRequest:
 
 
 def report(request: ReportRequest, *, root: Path | None, json: bool) -> int:
-    """Write a report, or print its summary. Raises RunError if there is no such run, and InputError for a folder that
-    does not exist, or a file of another kind."""
+    """Write a report, or print its summary. Raises RunError if there is no such run, and InputError if the folder of
+    runs does not exist or the output file has an unknown suffix."""
     chosen = settings.load()
     if root is not None and not root.is_dir():
         raise InputError(f"--runs {root}: there is no such folder")
@@ -62,7 +62,7 @@ def report(request: ReportRequest, *, root: Path | None, json: bool) -> int:
 
 
 def _latest(root: Path) -> str:
-    from kforge.cli.inspecting import latest  # takes a third of a second, and names are mostly given
+    from kforge.cli.inspecting import latest  # the import takes 0.3 s, and is rarely needed
 
     return latest(root)
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def serve(target: Target, rules: Rules, options: DashboardOptions, *, root: Path | None, json: bool) -> int:
-    """Serve until Ctrl-C. Raises InputError without the extra, for a bad token, and for an address that is taken."""
+    """Serve the dashboard until Ctrl-C, and return the exit status. Raises InputError if the extra `web` is not
+    installed, if the token is invalid, or if the address is in use."""
     from kforge.web import server
 
     server.check_installed()
@@ -52,7 +53,7 @@ def serve(target: Target, rules: Rules, options: DashboardOptions, *, root: Path
 
 
 def _tell(access: Access, service: EvaluationService, *, json: bool) -> None:
-    """Say where the dashboard is. The token is said once, here."""
+    """Print the address of the dashboard. The token is printed only here."""
     url = url_of(access.host, access.port)
     # the part after # stays in the browser: it is in no request and in no log
     login = f"{url}/login#{access.token}" if access.token else url

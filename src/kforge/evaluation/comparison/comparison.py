@@ -48,7 +48,7 @@ DEVICE_CHUNK = 1 << 27
 """Elements that are compared at a time on a device, where each step costs a launch. Their temporaries take a
 gigabyte."""
 PEAK = 4.0
-"""Largest ratio of an element to the root mean square in an output without extreme values, with hardly an exception."""
+"""Ratio of the largest element to the root mean square that outputs without extreme values rarely exceed."""
 MAX_NAMED, MAX_SHOWN = 8, 200
 """MAX_NAMED: most wrong items of an output that a message names. MAX_SHOWN: most characters of that list."""
 
@@ -167,7 +167,7 @@ class _Comparison:
         return Agreement()
 
     def container(self, exact: Any, own: Any, got: Any, place: str) -> Agreement | Mismatch:
-        # a named tuple crosses as a tuple
+        # a named tuple arrives from the worker as a tuple
         kind = next(t for t in (tuple, list, dict) if isinstance(own, t))
         if not isinstance(got, kind):
             return self.differs("structure", f"{place} must be a {kind.__name__}, got {_name(got)}")
@@ -221,14 +221,14 @@ class _Comparison:
             difference = self.non_finite(exact, own, got, odd, place)
             if difference is not None:
                 return difference
-            # they agree where the truth is not finite: from here on only the rest counts
+            # they agree where the right result is not finite: from here on only the other elements count
             exact, own, got = (t.masked_fill(odd, 0.0) for t in (exact, own, got))
             norms = row_norms(exact)
             norm, count = float(torch.linalg.vector_norm(norms)), max(1, count - int(odd.sum()))
-        if not math.isfinite(norm):  # a sum of squares of finite numbers
+        if not math.isfinite(norm):  # the sum of squares of finite numbers overflows
             return self.floats_of_any_size(exact, own, got, place)
         rms = scale = _rms(norm, count)
-        if self.fast:  # beside a large value it is as exact as there
+        if self.fast:  # a fast convolution is only exact relative to the largest value
             scale = max(rms, float(torch.linalg.vector_norm(exact, ord=math.inf)) / PEAK)
         floor = self.floors[spec(own.real).dtype]
         farthest = _farthest(exact, got)
@@ -398,7 +398,7 @@ def _surely_close(floors: Mapping[str, float], one: Any, other: Any) -> bool:
 def _each_is_close(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
     """Return whether every element differs from the other one by at most this share of itself. False if one is not
     finite."""
-    most = torch.finfo(one.dtype).max  # the difference of an infinity is not within a share of it
+    most = torch.finfo(one.dtype).max  # so that an infinite difference exceeds the limit of an infinite element
     return all(
         bool((torch.sub(ours, theirs).abs_() <= ours.abs().clamp_(min=LEAST_SCALE, max=most).mul_(share)).all())
         for ours, theirs in _pieces(one, other)
@@ -437,10 +437,10 @@ def _rms(norm: float, count: int) -> float:
 
 
 def _farthest(exact: torch.Tensor, got: torch.Tensor) -> float:
-    """Return the largest difference of two elements; NaN if there is one. It takes a third of the time of
+    """Return the largest difference of two elements; NaN if any difference is NaN. It takes a third of the time of
     `_worst_error`."""
     pieces = list(_pieces(exact, got))
-    # computed in double, and written in single precision: on a device memory is what it costs
+    # computed in double and written in single precision: on a device, memory traffic takes most of the time
     room = torch.empty_like(pieces[0][1]) if got.dtype == torch.float32 else None
     found = []
     for truth, ours in pieces:
@@ -471,7 +471,10 @@ def _where_off(exact: torch.Tensor, got: torch.Tensor, rms: float, tolerance: fl
 
 
 def _errors(exact: torch.Tensor, got: torch.Tensor, rms: float) -> Iterator[torch.Tensor]:
-    """Yield the errors of the elements, a piece at a time: comparing takes most of the time of a correctness case."""
+    """Yield the errors of the elements, a piece at a time, which is faster.
+
+    Comparing takes most of the time of a correctness case.
+    """
     for truth, ours in _pieces(exact, got):
         scale = truth.abs().clamp_(min=rms)
         difference = torch.sub(ours, truth)

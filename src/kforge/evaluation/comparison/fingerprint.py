@@ -43,7 +43,7 @@ class Fingerprints:
         """Return the sum over the bytes of one tensor under the secret keys."""
         plain = tensor.detach().resolve_conj().resolve_neg()
         chunk = CHUNK if plain.is_cpu else DEVICE_CHUNK
-        # a tensor that is not contiguous is copied a part at a time: it may be a good part of the memory
+        # a tensor that is not contiguous is copied a part at a time, because it may fill much of the memory
         rows = max(1, chunk // max(1, plain[0].numel())) if plain.dim() and plain.numel() else 0
         parts = (plain,) if plain.is_contiguous() or not rows else torch.split(plain, rows)
         total = place = 0

@@ -48,7 +48,7 @@ SHORTEST_RUN = 8
 STEP = 8.0
 """Runs of elements whose scales differ by less than this factor are judged together, as one pool."""
 POOLS = 48
-"""Number of pools into which runs of elements are grouped by their scale. The last one holds all runs below 8**-47 of
+"""Number of pools into which runs of elements are grouped by their scale. The last one holds all runs below 8**-46 of
 the output's scale."""
 STATISTICS_PER_POOL = 2
 """Numbers that are computed for each pool of runs: the mean and the median of their errors."""
@@ -122,7 +122,7 @@ class Surroundings:
         self._width = _row_width(_shape(exact))
         rows = flat.view(-1, self._width)
         rms = float(torch.linalg.vector_norm(norms, dtype=torch.float64)) / math.sqrt(len(flat))
-        # parts of this scale are those that such a difference matters to, where the whole is within the floor
+        # in parts below this scale `farthest` may be an error, even if the output as a whole is within the floor
         small = farthest / self._lost
         near = (norms < 2 * small * math.sqrt(self._width)).nonzero().flatten()
         exact_rows = rows[near].double()

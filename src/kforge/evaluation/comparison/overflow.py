@@ -1,7 +1,7 @@
 """Finds outputs that overflow in torch's result but not in double precision. Programs are not judged by them. (torch)
 
-There torch has lost what double precision still holds, or the other way round: a product that is infinite in double
-precision is NaN if a factor has become zero. Each tensor of an output is examined separately, so that an overflow in
+There torch has lost what double precision still holds. Or a product that is infinite in double precision is NaN in
+torch, because a factor has become zero there. Each tensor of an output is examined separately, so that an overflow in
 one tensor does not hide an error in another. In a tensor that overflows, slices along a dimension are still judged if
 no number in them overflows or is near to it (`clean_slices`), for example if a module stacks a softmax and a power.
 """
@@ -92,7 +92,7 @@ def slices_are_right(truth: Truth, output: Any, precision: str) -> bool:
     A few may be off: beside an overflow, partial products may leave the number range in one order and not in another.
     """
     for exact, got in clean_slices(truth, output, precision):
-        # of a number that is not finite, no comparison is true
+        # an infinite or NaN error is not within the floor, so it counts as off
         off = ~(element_errors(exact, got) <= FLOORS[NEAR][spec(got.real).dtype])
         if float(off.double().mean()) > SHAKEN_SHARE:
             return False
@@ -147,7 +147,7 @@ def _overflow(exact: torch.Tensor, own: torch.Tensor, precision: str) -> bool:
         return False
     if precision == "half" and _leaves_half(exact):
         return True
-    # a single number that is not finite makes the sum so, and a sum is quick
+    # the sum is infinite or NaN if any number is, and computing a sum is quick
     if bool(torch.isfinite(own.sum())) and bool(torch.isfinite(exact.sum())):
         return False
     unlike = (exact.isnan() != own.isnan()) | (exact.isfinite() != own.isfinite())

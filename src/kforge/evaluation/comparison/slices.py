@@ -81,7 +81,7 @@ def small_slices(flat: torch.Tensor, shape: tuple[int, ...], small: float, sampl
         counts = (norm > LEAST_SCALE * root) & (norm < small * root)
         if not bool(counts.any()):
             continue
-        # of numbers near 1e-32 a fourth power is zero
+        # divided first, because fourth powers of tiny numbers underflow
         shares = squares / sums.clamp(min=LEAST_SCALE**2)[:, None]
         counts &= shares.square().sum(dim=1) * LEAST_WEIGHT <= 1
         if bool(counts.any()):
@@ -115,7 +115,7 @@ def _places(shape: tuple[int, ...], sample: int) -> list[_Places]:
     """Return the positions of the slices of each dimension and each pair of dimensions."""
     del sample  # part of the cache key only
     count, many = math.prod(shape), [at for at, size in enumerate(shape) if size > 1]
-    if count < 2 * LEAST_ELEMENTS:  # the whole, or too little of it
+    if count < 2 * LEAST_ELEMENTS:  # a slice would be the whole output, or have too few elements
         return []
     generator = torch.Generator().manual_seed(secrets.randbits(62))
     found = []

@@ -30,7 +30,10 @@ class Beside:
     """Compares one output with the baseline's, for results that depend on earlier calls."""
 
     def __init__(self, reference: Reference, inputs: list[Any] | None, precision: str, most: float) -> None:
-        """`inputs` are those of the call. If they are None, as for state, `most` is the tolerance of each tensor."""
+        """`inputs` are those of the call; None for state.
+
+        `most` is the tolerance of each tensor if `inputs` is None, or if copies of the reference give no result.
+        """
         self._reference = reference
         self._inputs = inputs
         self._precision = precision
@@ -72,7 +75,7 @@ class Beside:
         if not isinstance(expected, torch.Tensor):
             return False
         if self._overflows(number):
-            # either may overflow where the other is close to the end of the range
+            # one side may overflow where the other is close to the largest number of the dtype
             inside = torch.isfinite(expected) & torch.isfinite(got)
             if bool((torch.isfinite(expected) & ~inside & (expected.abs() < torch.finfo(got.dtype).max / 2)).any()):
                 return False
@@ -91,10 +94,12 @@ class Beside:
         return (exact[number], own[number]) if len(exact) == len(own) > number else None
 
     def _overflows(self, number: int) -> bool:
+        """Return whether torch overflows in one tensor where fp64 does not."""
         leaf = self._leaf(number)
         return leaf is not None and bool((torch.isfinite(leaf[0]) & ~torch.isfinite(leaf[1])).any())
 
     def _tolerance(self, number: int) -> float:
+        """Return the tolerance of one tensor: ERROR_FACTOR times torch's own error, but at least the floor."""
         if self._inputs is None:
             return self._most
         leaf = self._leaf(number)

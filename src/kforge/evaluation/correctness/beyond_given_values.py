@@ -2,10 +2,10 @@
 
 On such inputs (`problems/inputs/other_ranges.py`) a program is judged for gross errors only, and not at all if the
 reference is unreliable. The reference is reliable if three things hold. Its result is finite. Torch at the problem's
-dtype agrees with double precision within the floor, or within some units in the last place, which are more in bfloat16.
-And perturbing the inputs by some units in the last place hardly changes the result: the sine of 1e15 and a quotient by
-a sum that cancels are unreliable. For very small inputs even double precision may lose digits, for example beside 1. So
-there the result must be proportional to the result for larger inputs.
+dtype agrees with double precision within the floor, or within some units in the last place if that is more, as in
+bfloat16. And perturbing the inputs by some units in the last place hardly changes the result: the sine of 1e15 is
+unreliable, and so is a quotient whose divisor is a sum that cancels. For very small inputs even double precision may
+lose digits, for example if they are added to 1. So there the result is compared with the result for larger inputs.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ STEADY = "tf32"
 """Precision whose floor (a quarter of that of GROSS) torch itself must keep when inputs beyond the given values are
 perturbed."""
 SURE_UNITS, STEADY_UNITS = 8.0, 32.0
-"""Least error, in units in the last place, that torch may have on inputs beyond the given values: SURE_UNITS on the
-inputs themselves, STEADY_UNITS on perturbed ones. A few operations in bfloat16 have an error above its floor."""
+"""Error that torch may always have on inputs beyond the given values, in units in the last place: SURE_UNITS on the
+inputs themselves, STEADY_UNITS on perturbed ones. A few operations in bfloat16 have an error above bfloat16's floor."""
 MOVES = 2
 """Number of perturbed copies of the inputs on which the reference is run, to see whether it is reliable."""
 ROOM, FEW = 8, 16
-"""A program may be off in ROOM times as many elements of a tensor as torch, and in FEW, where torch is unreliable."""
+"""In a tensor in which torch is unreliable, a program may be off in ROOM times as many elements as torch, or in FEW
+elements if that is more."""
 LARGER, OUT_OF_PROPORTION = 2.0**30, 2e-3
-"""Very small inputs are compared with inputs that are LARGER times as large. The result must be larger by that factor,
-or by its square, or be the same. It may differ from that by OUT_OF_PROPORTION of its scale."""
+"""The result for very small inputs is compared with the result for inputs that are LARGER times as large. The second
+result must equal the first one, or be larger by LARGER, or by the square of LARGER. It may differ from that by
+OUT_OF_PROPORTION of its root mean square."""
 LARGEST_MINUTE = 2.0**-20
 """An input tensor counts as very small (`minute`) if all its numbers are smaller than this."""
 LOOKS_UP = ("index", "gather", "scatter", "embedding", "take", "bincount", "one_hot", "nll_loss", "cross_entropy",
@@ -64,6 +66,7 @@ def unreliable(reference: Reference, truth: Truth, precision: str) -> list[int]:
     """Return for each leaf of the output how many elements are unreliable.
 
     That is the largest number of elements that are off in torch's own result, or in its results for perturbed inputs.
+    All elements are unreliable if the reference fails on perturbed inputs.
     """
     inside = reference.half_inside
     most = _off_by_leaf(truth, truth.own, precision, SURE_UNITS, inside)
@@ -80,10 +83,10 @@ def unreliable(reference: Reference, truth: Truth, precision: str) -> list[int]:
 
 
 def spared_where_unreliable(reference: Reference, truth: Truth, output: Any, counts: list[int]) -> Any:
-    """Return the output with the right tensors in place of those that are off in few enough elements.
+    """Return the output with torch's own tensor in place of each tensor that is off in few enough elements.
 
-    That is ROOM times the number in `counts` (see `unreliable`), and at least FEW. Where no element is unreliable, the
-    tensor stays.
+    The limit is ROOM times the tensor's number in `counts` (see `unreliable`), and at least FEW. A tensor without
+    unreliable elements stays as it is.
     """
     leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
     own = pytree.tree_leaves(truth.own)
@@ -117,6 +120,7 @@ def _enlarged(leaf: Any) -> Any:
 
 
 def _are_in_proportion(small: torch.Tensor, large: torch.Tensor) -> bool:
+    """Return whether `large` is `small` times 1, LARGER or its square, within OUT_OF_PROPORTION; integers are equal."""
     if small.shape != large.shape or not small.is_floating_point():
         return torch.equal(small, large)
     if not small.numel():
@@ -157,7 +161,7 @@ def _off(exact: Any, result: Any, precision: str, units: float, inside: torch.dt
     # equal infinities have no error, and must not make the scale infinite
     finite, errors = exact.masked_fill(~exact.isfinite(), 0.0), result.masked_fill(equal & ~exact.isfinite(), 0.0)
     near = element_errors(finite, errors) <= max(floor, units * torch.finfo(dtype).eps)
-    return int((~near).sum())  # of a number that is not finite, no comparison is true
+    return int((~near).sum())  # an infinite or NaN error is not within the limit, so it counts as off
 
 
 def _size(leaf: Any) -> int:
@@ -175,8 +179,10 @@ def _as(truth: Truth) -> Any:
 
 
 class _Names(TorchFunctionMode):
-    """A mode of torch that collects the names of the called functions. A dispatch mode would import torch's
-    compiler."""
+    """A mode of torch that collects the names of the called functions.
+
+    It is no dispatch mode, because that would import torch's compiler.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,6 +228,6 @@ def looks_up(reference: Reference, inputs: list[Any]) -> bool:
     reference fails on these inputs."""
     with _Names() as names:
         reference.own_result(inputs)
-    # what a compiled function calls is not seen
+    # the functions that a TorchScript module calls are not seen
     compiled = any(isinstance(each, torch.jit.ScriptModule) for each in reference.model.modules())
     return compiled or any(part in name for name in names.seen for part in LOOKS_UP)

@@ -89,7 +89,7 @@ class CaseJudge:
         truth = self._usable.truth(case)
         if truth is not None:
             return self._judge_against(truth, case)
-        if before is not None:  # the program does not make this call
+        if before is not None:  # the program is not called on this case, so the reference must not keep its effect
             before.restore()
         return None
 
@@ -109,13 +109,13 @@ class CaseJudge:
             return None
         if output.changed_inputs is not None and truth.changed_inputs is None:
             raise Fault(Rejected(rule="input_modified", reason=f"{UNDUE_WRITE} ({case.name})"))
-        # whether the reference's output is a view as well costs a call of it, so it is asked only here
+        # `truth.aliases` may call the reference, so it is used only if the program returns a view
         if output.aliases and not output.aliases <= truth.aliases:
             raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} ({case.name})"))
         try:
             self._outputs.must_agree(truth, output.value, case.name)
             self._outputs.must_change_inputs_alike(truth, output, case)
-        except ProblemError:  # torch's own result is asked for only where it matters, and may fail where fp64 does not
+        except ProblemError:  # torch's own result is computed here if it was not, and may fail where fp64 does not
             if case.is_as_given:
                 raise
             self.called_in_vain = True
@@ -176,8 +176,11 @@ class CaseJudge:
     # --- large inputs, in pieces -----------------------------------------------------------------------------
 
     def _judge_in_pieces(self, case: Case, cut: Cut) -> Output | None:
-        """Judge a large case of whose inputs the referee has no copy. Returns the output, which holds only fingerprints
-        (`Kept`); None if the case judges no program. Raises Fault if the program fails it."""
+        """Judge a large case piece by piece, without a copy of its inputs in the referee.
+
+        Returns the output, which holds only fingerprints (`Kept`); None if the case cannot judge a program. A case
+        whose samples depend on each other is judged as a whole. Raises Fault if the program fails the case.
+        """
         pieces = Pieces(self._reference, cut, case.inputs, self._prints, self._outputs.precision)
         if not self._usable.takes_pieces(case, pieces):
             return None

@@ -243,7 +243,7 @@ class CaseSource:
 
     def draw_all(self, state: int, names: list[str]) -> Iterator[tuple[str, Iterator[Case]]]:
         """Yield each name with the cases of `draw`. On a host, a thread draws the next case while one is judged."""
-        if self.instance.device != HOST or self.cut is not None:  # quick there, and memory may be short
+        if self.instance.device != HOST or self.cut is not None:  # quick there, or too large to draw two
             yield from ((name, self.draw(state, name)) for name in names)
             return
         with ThreadPoolExecutor(1) as thread:
@@ -277,9 +277,9 @@ class CaseSource:
             changed = scalars.changed_scalars(given, inputs) if _is_of_scalars(name) else frozenset()
             if self._must_differ(name, part) and not changed and same(given, inputs):
                 continue
-            floats = _replaced(given, inputs) if self.cut is None else None  # large inputs are written over
+            floats = _replaced(given, inputs) if self.cut is None else None  # large inputs are overwritten in place
             alike = given if imposed_structure.is_imposed(name) else None
-            del given  # large inputs are moved, and free their memory then
+            del given  # so that large inputs free their memory when they are moved to the worker
             risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
             risky |= name in (SPECIAL, LARGER)
             chance, mild = self._seed(state, name), number > 0
@@ -350,6 +350,7 @@ class CaseSource:
         return [*self._of_distribution(name)]
 
     def _of_distribution(self, name: str) -> list[Distribution]:
+        """Return the distribution of that name, then its milder form if it has one."""
         several = {
             "mixed_rows": [DISTRIBUTIONS["mixed_rows"], MILDER_ROWS],
             **{odd: [ODD[odd], MILDER_ODD[odd]] for odd in ODD},

@@ -88,7 +88,7 @@ class CorrectnessCheck:
     def run(self) -> Correctness:
         """Judge all cases, and return their number and the labels. Raises Fault at the first error."""
         states = REPACKED_STATES if self.handover.repacked else 1
-        # one more in each state: that of large weights
+        # one more in each state: the case with large weights
         count = CaseCounter("verify", states * (len(self.source.order(0)[0]) + 1), self.say)
         for state in range(states):
             if state:
@@ -120,8 +120,10 @@ class CorrectnessCheck:
         return self.handover.renew(inputs)
 
     def sample(self, distributions: Sequence[str], seconds: float) -> int:
-        """Judge one case with inputs as given, then one of each of these distributions as long as time allows. Returns
-        how many."""
+        """Judge one case with inputs as given, then one of each of these distributions until `seconds` have passed.
+
+        Returns the number of judged cases.
+        """
         end = time.monotonic() + seconds
         for name in ("as_given #0", *distributions):
             if not self.cases or time.monotonic() < end:
@@ -142,7 +144,7 @@ class CorrectnessCheck:
                 self.handover.must_have_updated_alike("before new weights")
                 inputs, cases = begun(cases)
                 self.renew_weights(None if inputs is None else self.source.part_of(inputs))
-                last = first = None  # outputs may be views of weights; and a repeated call has the last ones
+                last = first = None  # outputs may be views of weights, and the repeated call uses the last weights
             judged = self._judge.judge(name, cases)
             if judged is None:
                 last = None  # it is not known what the worker now holds as its earlier output
@@ -152,7 +154,7 @@ class CorrectnessCheck:
                 must_stay(previous, self.client.previous_output(), self.reference)
             if self.reference.has_history and self.chance.random() < COMPARED_STATE_SHARE:
                 self.handover.must_have_updated_alike(f"after {name}")
-            if first is None and name.startswith(AS_GIVEN):  # one comes after the last change of weights
+            if first is None and name.startswith(AS_GIVEN):  # such a case follows the last change of weights
                 first, repeated = judged.value, int(name.rpartition("#")[2])
                 own_then = None
                 if self.reference.has_history:
@@ -160,11 +162,11 @@ class CorrectnessCheck:
             self.cases += 1
         self.handover.must_have_updated_alike("after all calls")
         self.handover.must_have_left_the_rest()
-        # the repeated call comes last, because the reference does not make it, and its state must not differ before;
+        # the repeated call comes last, because the reference does not make it, so that their states differ afterwards;
         # its inputs are drawn again, because keeping them would take much of a device's memory
         self._repeat(self.source.as_given(state, repeated), first, own_then)
         count.begin_next()
-        if not self.reference.has_history:  # otherwise its state would hold such numbers from then on
+        if not self.reference.has_history:  # otherwise very large numbers would stay in its state
             self._judge_large_weights(state)
 
     def _repeat(self, case: Case, first: Any, own_then: Any) -> None:

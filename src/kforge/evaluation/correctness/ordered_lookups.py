@@ -51,8 +51,10 @@ class Lookups(TorchFunctionMode):
 
 
 class _Mirrored(TorchFunctionMode):
-    """A mode of torch that changes the results of all searches. `all_equal`: whether the results of one search were all
-    equal, so that they could not be changed."""
+    """A mode of torch that changes the results of all searches, by mirroring them within their range.
+
+    `all_equal`: whether the results of one search were all equal, so that they could not be changed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +77,7 @@ def _is_sorted(searched: torch.Tensor) -> bool:
 
 
 class OrderedLookups:
-    """Tells whether one reference searches sorted numbers."""
+    """Finds out whether one reference searches sorted numbers, and which outputs depend on unsorted ones."""
 
     def __init__(self, reference: Callable[[], Reference], sample: Callable[[], list[Any]]) -> None:
         """`reference` returns the reference with its present weights. `sample` returns inputs as given."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 TIMED_ALIKE = ("as_given", "odd_rows")
 """Names of cases whose inputs are like those of timed calls."""
 ON_GIVEN_INPUTS = ("as_given", "a timed call", "a watched call")
-"""Beginnings of the names of cases with the problem's own inputs. There each part of an output is judged, too."""
+"""Beginnings of the names of cases with the problem's own inputs. There each part of an output is also judged on its
+own scale."""
 
 
 class OutputCheck:
@@ -45,7 +46,7 @@ class OutputCheck:
 
     def must_agree(self, truth: Truth, output: Any, case: str) -> None:
         """Raise Fault if an output is wrong and nothing excuses it. `case` is the name of the case."""
-        # where another distribution makes a row small, errors on the scale of the whole are fair
+        # in other cases a row may be small beside a large one: errors on the scale of the whole output are fair there
         local = case.startswith(ON_GIVEN_INPUTS)
         precision = GROSS if is_beyond(case) else self.precision
         found = compare(truth, output, precision, case, local=local)
@@ -67,8 +68,8 @@ class OutputCheck:
         """Return whether an output is right wherever the right result, or torch's own, is finite.
 
         It must also be right where the reference writes an infinity or NaN on purpose, and where the result `plain` of
-        ordinary inputs is not finite. Returns False if an input or a weight is not finite: then the reference decides
-        what follows from that.
+        ordinary inputs is not finite. Returns False if an input or a weight is not finite: then results that are not
+        finite may be right, and a program must have them as well.
         """
         reference = self._handover.reference
         if not all(map(all_finite, (truth.inputs, reference.state()))):
@@ -99,7 +100,8 @@ class OutputCheck:
 
 
 def odd_places(result: Any) -> list[torch.Tensor | None]:
-    """Return for each leaf of a result where it is infinite or NaN; None for leaves that are no such tensors."""
+    """Return for each leaf of a result where it is infinite or NaN; None for leaves that are no floating-point
+    tensors."""
     return [
         ~leaf.isfinite() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else None
         for leaf in pytree.tree_leaves(result)

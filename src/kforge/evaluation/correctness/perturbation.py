@@ -12,7 +12,8 @@ from kforge.evaluation.constants import SHAKEN_UNITS
 
 
 class Scale(Enum):
-    """What the units in the last place are relative to: the element itself, or the largest element of its matrix."""
+    """What the units in the last place are relative to: the element itself, the largest element of its matrix, or the
+    largest elements of its row and of its column."""
 
     ELEMENT = "of itself"
     MATRIX = "of the largest number of its matrix"
@@ -22,7 +23,8 @@ class Scale(Enum):
 def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:
     """Return the inputs with every number changed by up to SHAKEN_UNITS units in the last place, up or down.
 
-    Zeros stay zero, so triangles of zeros are kept; symmetric matrices stay symmetric.
+    `scale` says what these units are relative to. Zeros stay zero, so triangles of zeros are kept. Symmetric matrices
+    stay symmetric if `scale` is not ELEMENT.
     """
 
     def move(leaf: Any) -> Any:

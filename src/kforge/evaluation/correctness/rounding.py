@@ -12,7 +12,8 @@ an index is accepted only if torch gives the same index at that position for per
 with fewer bits differs at far more positions, and at most of them torch never agrees.
 
 Libraries compute convolutions by algorithms that round more than a sum of products, such as Winograd's. For a reference
-with convolutions the floor allows that, and the runs have such an error in every convolution (`fast_convolution.py`).
+with convolutions the floor allows that, and the runs on perturbed inputs add such an error to every convolution
+(`fast_convolution.py`).
 
 Algorithms that solve linear equations or factorize matrices are only exact relative to the largest element of a matrix.
 Elimination with pivoting is often better if rows have different scales; an orthogonal factorization is not. So for such
@@ -68,8 +69,8 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 UNLIKE = 16.0
-"""The scale of rows and columns is used if perturbing relative to the whole matrix changes a result more than this many
-times as much."""
+"""Inputs are perturbed relative to their rows and columns if perturbing them relative to the whole matrix changes a
+result more than this many times as much."""
 MOVED_PART = 0.5
 """Largest share by which each result of a factorization is changed, to find out which outputs depend on it."""
 _traits: WeakKeyDictionary[Reference, _Traits] = WeakKeyDictionary()
@@ -155,7 +156,7 @@ def _rounded(
 
 
 def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
-    """Return whether the reference itself fails for these inputs, or for slightly perturbed ones.
+    """Return whether the reference itself fails for slight perturbations of these inputs.
 
     For example, a matrix may be barely positive definite, or only in double precision.
     """
@@ -189,16 +190,19 @@ class _Leaves:
         self.chosen: list[int] = []
         """Numbers of the output tensors of integers that differ from the right ones."""
         self.flipped: dict[int, torch.Tensor] = {}
-        """Index tensors for which the reference has no scores, with the positions that differ."""
+        """For each index tensor that is not explained by scores, a mask of the positions that differ."""
         self.unexplained: dict[int, torch.Tensor] = {}
         """For each tensor with errors above the tolerance, these errors; zero for all other elements."""
         self.parts: dict[int, Surroundings] = {}
         """Output tensors with parts (rows, runs, slices) that are wrong on their own scale."""
         self.rest: dict[int, torch.Tensor] = {}
-        """For these tensors, the output with the right values where the errors are in `unexplained`."""
+        """For each tensor in `parts`, the output with right values in place of the errors in `unexplained`."""
 
     def sort_out(self, *, fast: bool, local: bool, slices: bool) -> bool:
-        """Sort the tensors. Returns False if one is off by more than rounding could explain."""
+        """Sort the tensors by the kind of their error.
+
+        Returns False if one is off by more than rounding could explain.
+        """
         for index, (one, ours, theirs) in enumerate(zip(self.exact, self.own, self.got, strict=True)):
             truth = Truth(one, ours)
             found = compare(truth, theirs, self.precision, "", fast=fast)
@@ -239,15 +243,15 @@ class _Leaves:
             return False
         errors = element_errors(one, theirs)
         right = errors <= (found.tolerance or 0.0)
-        # rounding does not explain that
+        # rounding does not explain errors in a larger share of the elements
         if index not in self.free and float((~right).double().mean()) > SHAKEN_SHARE:
             return False
         self.unexplained[index] = errors.masked_fill_(right, 0.0)
         return True
 
     def flip(self, index: int) -> bool:
-        """Note where an index differs from torch's. Returns False if too many differ, or if one position is chosen
-        twice."""
+        """Note where an index tensor differs from torch's. Returns False if too many indices differ, or if the program
+        chose a position twice where torch chose distinct ones."""
         one, ours, theirs = self.exact[index], self.own[index], self.got[index]
         self.flipped[index] = (theirs != one.to(theirs.dtype)) & (theirs != ours)
         few = max(1, FLIPPED_SHARE * ours.numel())
@@ -344,9 +348,9 @@ def _by_matrix(most: torch.Tensor, inputs: Any, *, by_slice: bool) -> torch.Tens
     """Return the limits of a solution from how far each element changed. All elements of one matrix get the same limit.
 
     A matrix with few elements may have changed little by chance, so its limit is at least the median. A
-    nearly singular matrix has no limit, unless `by_slice` is given, which is so on the problem's own inputs. Then each
-    of its elements has a limit of SINGULAR_FACTOR times the change of its row and of its column. So columns that are
-    well determined, such as the first principal components, stay judged beside others that are not.
+    nearly singular matrix has no limit, unless `by_slice` is given, which is so on the problem's own inputs. Then the
+    limit of an element is SINGULAR_FACTOR times the largest change in its row or in its column, whichever is smaller.
+    So columns that are well determined, such as the first principal components, stay judged beside others that are not.
     """
     groups = _groups(most, inputs)
     each = groups.amax(dim=1, keepdim=True)
@@ -406,7 +410,7 @@ def _errors_are_torchs(reference: Reference, truth: Truth, leaves: _Leaves, *, b
 
 
 def _explained(errors: torch.Tensor, moved: torch.Tensor, *, anywhere: bool) -> bool:
-    """Return whether no element is further off than rounding changes it.
+    """Return whether no element is off by more than ERROR_FACTOR times what rounding changes it by.
 
     With `anywhere`, it is enough that rounding changes as many other elements as much: the largest error is compared
     with the largest change, the second with the second, and so on.

@@ -86,7 +86,7 @@ def must_write_alike(before: Any, written: Truth, left: Any, precision: str, cas
 
 def must_stay(earlier: Output, now: Any, reference: Reference) -> None:
     """Raise Fault if a later call has changed an earlier output. Views of inputs are left out, because they change with
-    them."""
+    the inputs."""
     views = {number for number, _ in earlier.aliases}
     if isinstance(earlier.value, Kept):
         stays = earlier.value.is_still(now, but=views)
@@ -161,7 +161,7 @@ def _change_error(
     """Return the error of a change as a share of the change's norm, and the error that it may have."""
     wide = torch.complex128 if own.is_complex() else torch.float64
     tensors = [each.to(wide) for each in (given, exact, own, got)]
-    odd = ~torch.stack([torch.isfinite(each) for each in tensors]).all(dim=0)  # judged with the written tensor
+    odd = ~torch.stack([torch.isfinite(each) for each in tensors]).all(dim=0)  # judged with the whole tensor
     given, exact, own_wide, got = (each.masked_fill(odd, 0.0) for each in tensors)
     change, own_off, off, rounded = (
         float(torch.linalg.vector_norm(each)) for each in (exact - given, own_wide - exact, got - exact, own_wide)

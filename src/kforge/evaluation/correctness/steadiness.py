@@ -99,7 +99,10 @@ def found_as_unsteady(reference: Reference, inputs: list[Any], one: Any, other: 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
     """Return the largest difference of two tensors of equal shape and dtype, relative to the scale by which outputs are
-    judged."""
+    judged.
+
+    For integers and masks, it is the share of different elements. It is infinite if infinite or NaN elements differ.
+    """
     if not one.numel():
         return 0.0
     if one.is_complex():

@@ -55,7 +55,7 @@ class UsableCases:
     def truth(self, case: Case) -> Truth | None:
         """Return the right result of a case; None if the case must be dropped. Raises ProblemError for inputs as
         given."""
-        if case.is_scaled and self._reference.has_history:  # otherwise its state would hold such numbers from then on
+        if case.is_scaled and self._reference.has_history:  # otherwise extreme numbers would stay in its state
             return None
         if self._may_ruin_a_device(case) and not self._handover.takes_on_host(case.inputs):
             return None
@@ -72,7 +72,7 @@ class UsableCases:
             return None
         if case.alike is not None and not gives_alike(self._reference, truth, case.alike, self._handover.precision):
             return None
-        if not truth.is_whole and self._declared != "half":  # whether torch overflows is asked only where it matters
+        if not truth.is_whole and self._declared != "half":  # saves computing torch's own result here
             return truth
         return None if self.judges_nobody(case, truth) else truth
 
@@ -105,7 +105,11 @@ class UsableCases:
         return [] if given is None else odd_places(given.exact)
 
     def takes_pieces(self, case: Case, pieces: Pieces) -> bool:
-        """Return whether the reference accepts these large inputs, by its first piece."""
+        """Return whether these large inputs can judge a program.
+
+        The reference must accept a piece, which is tried only until the size of its output is known. Under the declared
+        precision half, no piece may overflow. Raises ProblemError for inputs as given.
+        """
         if self._may_ruin_a_device(case):
             return False
         try:
@@ -130,15 +134,15 @@ class UsableCases:
         return not case.is_as_given and overflows(truth, self._declared)
 
     def without_undefined(self, case: Case, truth: Truth, output: Any) -> Any | None:
-        """Return the output without what depends on a search among unsorted numbers; None if there is no such
-        search."""
+        """Return the output with torch's own tensors in place of those that depend on a search among unsorted numbers;
+        None if there is no such search."""
         return None if case.is_as_given else self._lookups.spared(truth, output)
 
     def judges_nobody(self, case: Case, truth: Truth) -> bool:
         """Return whether torch overflows, and no other part of the output can judge a program."""
         if not self.overflows(case, truth):
             return False
-        # state and written inputs would hold such numbers as well
+        # state and written inputs would overflow as well
         return self._reference.has_history or truth.changed_inputs is not None or judges_nobody(truth, self._declared)
 
     def is_sure(self, case: Case, truth: Truth) -> bool:
@@ -146,8 +150,8 @@ class UsableCases:
         return self._is_defined(case, truth) and is_sound(self._reference, truth, self._handover.precision)
 
     def without_unreliable(self, case: Case, truth: Truth, output: Any) -> Any | None:
-        """Return the output with the right tensors in place of those that a program need not compute alike, because the
-        reference is unreliable there; None if it is reliable everywhere."""
+        """Return the output with torch's own tensors in place of those that are not judged, because the reference is
+        unreliable there; None if it is reliable everywhere."""
         if not self._is_defined(case, truth):
             return truth.own
         counts = unreliable(self._reference, truth, self._handover.precision)

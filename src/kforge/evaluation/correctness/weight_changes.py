@@ -111,7 +111,7 @@ class Handover:
         the reference.
 
         A program that keeps its weights under other names or shapes keeps the weights it drew, as the reference drew
-        them. It gets only weights that every constructor sets to the same values. Random numbers that a module keeps
+        them. It gets only weights that every construction sets to the same values. Random numbers that a module keeps
         outside its state cannot be copied; both sides draw the same. Raises Fault if the program's state lacks an entry
         that must be copied.
         """
@@ -154,7 +154,7 @@ class Handover:
         return reference
 
     def _go_further(self, reference: Reference, names: list[str], seed: int) -> None:
-        """Change the weights that every constructor sets to the same values: other signs, zeros and flipped masks, as
+        """Change the weights that every construction sets to the same values: other signs, zeros and flipped masks, as
         far as the reference accepts them."""
         self.reference = reference
         base = {name: value for name, value in reference.state().items() if name in names}
@@ -223,7 +223,7 @@ class Handover:
                 self._give_both(fresh)
                 yield
                 self._give_both(old)
-                if len(fresh) > 1:  # all of them
+                if len(fresh) > 1:  # the state in which all parameters are enlarged
                     return
 
     def _give_both(self, state: State) -> None:
@@ -235,7 +235,7 @@ class Handover:
         together. Masks have more elements set than in `base`, or `fewer`.
 
         All are tried at once, then each kind, then halves. So one entry that must not be negative does not prevent the
-        others from becoming negative. Changes that were accepted before are tried first.
+        others from becoming negative. After the first time, only changes that were accepted before are tried.
         """
         unordered = [name for name, free in self._ascending.items() if free]
         changes = far_changes(self.instance, self.reference.model, base, counters or (), unordered)
@@ -274,7 +274,7 @@ class Handover:
         return OrderedLookups(lambda: first, self._sample).exist
 
     def _counters(self) -> list[str]:
-        """Return the names of the integers that calls update, and that every constructor sets to the same value."""
+        """Return the names of the integers that calls update, and that every construction sets to the same value."""
         ours = self._state()
         return [
             name
@@ -285,7 +285,8 @@ class Handover:
     def _takes(self, state: State, size: float | None, counters: list[str], *, on_host: bool = False) -> bool:
         """Return whether the reference gives finite outputs with these weights, and not far larger ones than `size`.
 
-        With `on_host`, it is tried on the host first, because an index out of bounds breaks a device's context.
+        It must also accept `counters` (names of counters of calls) after MANY_CALLS more calls. With `on_host`, it is
+        tried on the host first, because an index out of bounds breaks a device's context.
         """
         if on_host and self.instance.device != HOST and self._size_of_outputs(state, on_host=True) is None:
             return False
@@ -338,8 +339,8 @@ class Handover:
 
     @property
     def has_fixed_signs(self) -> bool:
-        """Whether the elements of some weight were all positive, or all negative, in all cases, and no constructor
-        ensures that."""
+        """Whether all elements of some weight have one sign, and the reference did not accept another sign in any of
+        them."""
         wild = {each.name for each in self.changed if each.kind in ("wild", "wild_buffer")}
         model = self.reference.model
         numbers = {name for name, _ in model.named_parameters()} | set(numeric_buffers(model))

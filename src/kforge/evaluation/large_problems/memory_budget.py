@@ -30,11 +30,14 @@ class Budget:
 
     limit: int
     is_given: bool
-    """Whether the user has set the limit. Otherwise it is the free memory."""
+    """Whether the user has set the limit. Otherwise it follows from the free memory."""
 
     @classmethod
     def of(cls, given: int, memory: DeviceMemory | None) -> Budget:
-        """Return the budget. `given` is the user's limit in bytes, or 0 for none."""
+        """Return the budget. `given` is the user's limit in bytes, or 0 for none.
+
+        Without a limit it is the free memory of the device, or HOST_SHARE of the host's if `memory` is None.
+        """
         if given:
             return cls(given, is_given=True)
         if memory is not None:
@@ -62,7 +65,7 @@ class Budget:
 
 
 class LimitedMemory:
-    """The memory of a device, limited to a part of it, as if there were no more."""
+    """The memory of a device that reports only the free bytes within a limit. All other methods are the device's."""
 
     def __init__(self, memory: DeviceMemory, limit: int) -> None:
         self._memory = memory

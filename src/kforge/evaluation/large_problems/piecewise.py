@@ -66,7 +66,10 @@ class Pieces:
                 yield self._reference.truth(self._piece(number, bounds)), bounds
 
     def learn_form(self) -> None:
-        """Run the reference on one piece, unless the size of its output is already known."""
+        """Find out the size of the output by running the reference on one piece, unless it is already known.
+
+        Raises ProblemError if the reference fails.
+        """
         if not self._reference.output_bytes:
             self._note_size(self._form(next(self.truths())[0]))
 
@@ -74,7 +77,8 @@ class Pieces:
         """Yield pairs of the right result of a piece and that piece of an output.
 
         Pieces that need no double precision and agree with torch's own result are left out. If the output does not have
-        the right shapes and dtypes, the whole output is yielded once.
+        the right shapes and dtypes, the whole output is yielded once. Raises InputsChangedError and ProblemError like
+        `truths`.
         """
         for number, bounds in enumerate(self._cut.ranges()):
             inputs = self._piece(number, bounds)
@@ -99,7 +103,7 @@ class Pieces:
         return not isinstance(found, Mismatch)
 
     def overflow(self, precision: str) -> bool:
-        """Return whether any piece overflows under the declared `precision`, as `overflow.overflows` defines it.
+        """Return whether a piece that is computed in double precision overflows, as `overflow.overflows` defines it.
 
         Under `half`, the range of float16 counts. Raises ProblemError if the reference fails on a piece, and
         InputsChangedError if the inputs are no longer as they were drawn.

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from kforge.records import TensorSpec, Workload
 
 IN_PIECES = "exact_in_pieces"
-"""Label of a result whose right results were computed piece by piece, each judged on its own scale."""
+"""Label of a verdict for which the right results were computed piece by piece, each judged on its own scale."""
 IN_PART = "exact_in_part"
-"""Label of a result whose right results were computed in double precision for a secret part of each batch only. The
-rest was compared with torch's own result."""
+"""Label of a verdict for which the right results were computed in double precision only for a secret part of each
+batch. The rest was compared with torch's own result."""
 COUPLED = frozenset({"updates state", "modifies inputs", "nondeterministic", "random"})
 """Labels of workloads that are never cut, because a call on a part would leave another state or draw other numbers."""
 LINTED_ROWS = 256
@@ -107,7 +107,7 @@ class MemoryPlan:
         return instance if self.cut is None else part_of(instance, self.cut, LINTED_ROWS)
 
     def spare(self, access: OutputAccess) -> OutputAccess:
-        """Limit the memory that an access to a worker uses, if memory is short, and return it."""
+        """Limit the memory that `access` uses, if memory is short and cases are cut into pieces. Returns `access`."""
         if self.is_short and self.cut is not None:
             access.save(self._budget.limit)
         return access
@@ -139,5 +139,5 @@ def _seconds_of(reference: Reference, inputs: list[Any], cut: Cut) -> float:
 
 
 def bytes_of_specs(specs: tuple[TensorSpec, ...]) -> int:
-    """Return the bytes that a region needs for tensors of these shapes."""
+    """Return the bytes of shared memory that tensors of these shapes need, with room for alignment."""
     return sum(getattr(torch, spec.dtype).itemsize * math.prod(spec.shape) + ROOM_TO_ALIGN for spec in specs)

@@ -130,7 +130,7 @@ class ForkServerClient:
     def _ask(
         self, order: WireMessage, answer: type[Answer], descriptors: tuple[int, ...] = ()
     ) -> tuple[Answer, list[int]]:
-        with self._lock:  # a request and its answer belong together, whichever thread asks
+        with self._lock:  # no other thread may send a request before the answer to this one
             try:
                 self._process.channel.send(order, descriptors=descriptors)
             except (SideDied, SideTimedOut) as error:
@@ -196,7 +196,7 @@ class ForkServer:
 
         def task() -> None:
             os.environ.update(launch.private_environment(place.work, place.builds))
-            tempfile.tempdir = None  # cached from the fork server's own folder
+            tempfile.tempdir = None  # tempfile has cached the fork server's own folder
             if order.afresh is not None:
                 wrapper, environment = order.afresh
                 os.environ.update(environment)

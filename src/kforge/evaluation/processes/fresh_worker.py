@@ -7,7 +7,8 @@ import sys
 
 
 def main() -> None:
-    gc.disable()  # imported objects stay, and searching them for garbage takes a tenth of the time
+    """Import the worker's code, and serve the referee until it is gone."""
+    gc.disable()  # imported objects are never garbage, and searching them takes a tenth of the time
     from kforge.evaluation.worker import main as worker
 
     gc.freeze()

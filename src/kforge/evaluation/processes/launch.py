@@ -48,8 +48,8 @@ fifths of a small problem's eager time, favoured every kernel with fewer tempora
 (docs/decisions/008). mimalloc, which torch uses on aarch64, returns memory that was free for ten milliseconds."""
 
 _SPINS = {"aarch64": 600_000}
-"""By machine: iterations of libgomp's spin loop that take a millisecond. x86 is not listed, because an iteration pauses
-there and takes much longer."""
+"""Iterations of libgomp's spin loop in a millisecond, by machine. x86 is not listed, because an iteration pauses there
+and takes much longer."""
 
 BRIEF_SPIN = {"GOMP_SPINCOUNT": str(_SPINS.get(platform.machine(), 20_000)), "KMP_BLOCKTIME": "1"}
 """Environment variables that let an idle OpenMP thread spin for about a millisecond and then sleep. A millisecond
@@ -237,7 +237,7 @@ def execute(module: str, descriptor: int, wrapper: Sequence[str] = ()) -> NoRetu
     """
     os.set_inheritable(descriptor, True)
     command = _command(module, descriptor, wrapper)
-    os.execvp(command[0], command)  # noqa: S606 - a shell would only be in the way
+    os.execvp(command[0], command)  # noqa: S606 - no shell is needed
 
 
 def _command(module: str, descriptor: int, wrapper: Sequence[str]) -> list[str]:
@@ -312,7 +312,7 @@ def confine(parent: int) -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent was killed before PDEATHSIG was set
             os._exit(1)
-        # what it leaves behind stays in its tree, where it can be held and killed
+        # orphans stay in the tree of this process, where they can be stopped and killed
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

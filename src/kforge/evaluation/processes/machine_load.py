@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _QUEUED = Path("/proc/thread-self/schedstat")
 _SCHEDULED = 2
-"""Number that selects, in a clock id of the kernel, all processor time of a process."""
+"""Clock type in a kernel clock id (CPUCLOCK_SCHED): all processor time of a process."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class Helpers:
         return cls(alive, ended, complete=monotonic() <= end)
 
     def of_living(self, before: Helpers) -> float:
-        """Return the seconds that the processes which live now have worked since `before`. This is a lower bound of all
-        work."""
+        """Return the seconds that the descendants which live now have worked since `before`: a lower bound for all
+        descendants."""
         return sum(max(0.0, seconds - before.alive.get(each, 0.0)) for each, seconds in self.alive.items())
 
     def of_all(self, before: Helpers) -> float:
@@ -153,8 +153,8 @@ def own_seconds(pid: int) -> float | None:
 
 
 def seconds_by_thread(pid: int) -> dict[str, float]:
-    """Return the processor time of each living thread of a process in seconds; nothing where the kernel does not report
-    it."""
+    """Return the processor seconds of each living thread of a process, by thread id; empty if the kernel does not
+    report them."""
     try:
         threads = Path(f"/proc/{pid}/task").iterdir()
         return {each.name: int((each / "schedstat").read_text().split()[0]) / 1e9 for each in threads}
@@ -163,11 +163,11 @@ def seconds_by_thread(pid: int) -> dict[str, float]:
 
 
 def critical_seconds(before: dict[str, float], after: dict[str, float], total: float) -> float:
-    """Return about how long a process that used `total` processor seconds would have worked with all processors for
-    itself: as long as its busiest thread.
+    """Estimate the seconds that a process would have worked if it had all processors for itself.
 
-    Threads that have ended count as if they had worked one after another. Without a report of threads, all of the
-    process counts as one.
+    That is the time of its busiest thread, and at least `total`, its processor seconds, divided by the processors.
+    `before` and `after` are from `seconds_by_thread`. Threads that have ended count as if they had worked one after
+    another, following the busiest one. If no threads are reported, the whole process counts as one thread.
     """
     worked = [seconds - before.get(thread, 0.0) for thread, seconds in after.items()]
     if not worked:

@@ -4,8 +4,8 @@ A process id is not enough to tell whether the owner is alive, because two conta
 the process that makes a folder holds a lock on it, which the kernel releases when the process dies. If a folder's lock
 is free, its process was killed, and the next evaluation removes the folder.
 
-Some file systems have no locks, or none for folders (NFS). There a folder keeps the name of an unfinished one, and is
-never removed by others. If its process is killed, it stays.
+Some file systems have no locks, or none for folders (NFS). There a folder keeps its first, hidden name, and other
+processes never remove it. If its process is killed, it stays.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def make() -> Path:
 
 
 def must_be_text(folder: Path, variable: str) -> None:
-    """Raise InputError if a folder's name is not UTF-8: the name could not be sent to a referee. `variable` chooses the
-    folder."""
+    """Raise InputError if a folder's name is not UTF-8, because it could not be sent to a referee. `variable` is the
+    environment variable that chooses the folder."""
     if not is_text(str(folder)):
         raise InputError(
             f"{str(folder)!a} has a name that is not UTF-8, and evaluations cannot use it; "

@@ -62,10 +62,10 @@ def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[st
     except NoBorder as error:
         channel.send(Opened("", str(error)))
         return
-    # nothing may survive the referee: this process outlives it for a moment, and ends its workers
+    # this process must outlive the referee for a moment, to end its workers; EOF on the channel ends it
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 0)
     channel.send(Opened(layer.name, layer.describe()))
-    gc.disable()  # imported objects stay, and searching them for garbage takes a tenth of the time
+    gc.disable()  # imported objects are never garbage, and searching them takes a tenth of the time
     from kforge.evaluation.worker import main as worker
 
     _preload(Path(opening.platform), opening.compiler)

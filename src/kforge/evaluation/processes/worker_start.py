@@ -93,10 +93,10 @@ class Workers:
     def take(self, builds: Path, under: Overseer | Prepared | None = None) -> launch.Process:
         """Return a new worker that may keep its builds in this folder.
 
-        `under` is a tool that it runs under, or a preparation that it needs.
+        `under` is a sanitizer or profiler for it to run under, or selects a fork server with torch's compiler.
         """
         worker = self._started_worker(builds, under)
-        with suppress(OSError):  # it did so itself; set from outside its user namespace, it may be permanent
+        with suppress(OSError):  # set again from outside the worker's user namespace, where it may be permanent
             volunteer_for_the_oom_killer(worker.pid)
         return worker
 
@@ -112,7 +112,7 @@ class Workers:
             return self._fork_server.spawn(place, [list(under.wrapper), dict(under.environment)])
         what = *sorted(under.environment.items()), _compiler_of(under)
         if (fork_server := self._fork_servers_under.get(what)) is not None:
-            with suppress(EvaluationError):  # memory may have run out, of which it has much
+            with suppress(EvaluationError):  # it may have been killed when memory ran out, because it uses much
                 return fork_server.spawn(place)
             fork_server.close()
         self._fork_servers_under[what] = fork_server = self._opened_fork_server(under=under)

@@ -32,7 +32,7 @@ class CompileBaselines:
     def __init__(self, workers: WorkerFactory) -> None:
         self._workers = workers
         self._times = 0
-        """How often a worker has compiled a baseline in this referee."""
+        """Number of baselines that this referee has started to compile."""
         self._prepares = True
         """Whether prepared workers are used. False once a plain worker has succeeded where a prepared one failed."""
 
@@ -100,9 +100,10 @@ class CompileBaselines:
         """Return a worker with the compiled reference, after its first call. Raises EvaluationError if it
         cannot be compiled or called.
 
-        Importing torch's compiler takes longer than importing torch. So from the second time on, a prepared fork server
-        has it imported (on a host only its front, because the rest remembers folders of the importing process). First
-        the compiler assumes what the host's C++ compiler can do; it tests that only after a failure.
+        Importing torch's compiler takes longer than importing torch. So from the second baseline on, the worker is
+        forked from a fork server that has imported it (on a host only its front, because the rest remembers folders of
+        the importing process). At first torch's compiler assumes what the host's C++ compiler can do. Only if that
+        fails, the baseline is compiled again with tests of the C++ compiler.
         """
         mode, begin = self._workers.setup.compile_mode, time.monotonic()
         on_host = torch.device(self._workers.adapter.device()) == HOST

@@ -1,7 +1,7 @@
 """Measures the peak rates of the device (bandwidth and arithmetic) once, and caches them. (torch)
 
-Other processes lower every rate. So rates are measured while the machine is quiet, if it is within some seconds. A
-second measurement can only raise them: whatever is told about a machine never contradicts what was told before.
+Other processes lower every rate. So a measurement may first wait some seconds for a quiet machine. A second
+measurement can only raise a rate, so that no report contradicts an earlier one by a lower peak.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from kforge.evaluation.referee.workers import WorkerFactory
 
 QUIET_SECONDS = 0.3
-"""Seconds for which the machine is watched before it is called quiet: some thirty of the kernel's ticks a processor."""
+"""Seconds for which the machine is watched before it is called quiet: about 30 kernel ticks for each processor."""
 PATIENCE = 5.0
-"""Most seconds that a measurement waits for other processes to end, if no quiet one is cached."""
+"""Most seconds that a measurement waits for a quiet machine, if no peaks of a quiet machine are cached."""
 
 
 def measured_peaks(workers: WorkerFactory, *, fresh: bool = False, patience: float = PATIENCE) -> Peaks:

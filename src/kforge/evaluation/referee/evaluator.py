@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.options import RefereeSetup
 
 PROFILED_CALLS = 5
-"""Calls under torch's profiler."""
+"""Number of calls that torch's profiler records."""
 BUILDS_KERNELS = "inline"
 """A word in the source of every program that compiles kernels with `kforge.inline`."""
 EMULATED = "emulated"
@@ -220,8 +220,8 @@ class Evaluator:
         return measured_peaks(self.workers, fresh=fresh)
 
     def facts(self) -> DeviceFacts:
-        """Return what the device reports about itself, and its measured rates. Of an emulated device nothing is
-        known."""
+        """Return what the device reports about itself, and its measured rates. For an emulated device, only its name is
+        returned, and the reason why its rates are unknown."""
         device, emulated = self.adapter.describe_device(), self.workers.emulated
         if emulated is not None:
             row = DeviceFact(name="Device", text=f"not on this machine, so its rates are not known: {emulated}")
@@ -265,7 +265,7 @@ class Evaluator:
             # tolerances come from torch's own error at the declared precision
             self.adapter.use_precision(self.setup.precision)
             self._before = self._before or TorchSnapshot()
-            # where memory is shared everything is made and judged on the device; elsewhere on the host, and copied
+            # on the device if its memory can be shared; otherwise tensors are made and judged on the host, and copied
             instance = instantiate(problem, self.workers.reference_device)
             start = time.monotonic()
             workload = instance.describe()
@@ -291,9 +291,9 @@ class Evaluator:
 
 
 def _seconds_a_call(client: WorkerClient, instance: Instance, output_bytes: int) -> float:
-    """Return the median seconds of a call over short blocks on fresh inputs. It is used only in profiles, for no claim.
+    """Return the median seconds of a call over short blocks on fresh inputs. It is for profiles only.
 
-    Blocks are used, because a single call on a device mostly waits for its end.
+    A single call on a device would mostly measure the wait for its end.
     """
     times: list[float] = []
     calls = 1
@@ -303,6 +303,6 @@ def _seconds_a_call(client: WorkerClient, instance: Instance, output_bytes: int)
         times.append(client.block.run().claimed / calls)
         if index == 1:  # the first call also warms up
             wanted = int(BLOCK_SECONDS / max(times[1], 1e-9))
-            # a quarter of what timing takes: these inputs are copied for nothing but a profile
+            # a quarter of the sets that timing uses, because copying inputs only for a profile takes time
             calls = max(1, min(wanted, MAX_CALLS_PER_BLOCK, sets_in_memory(inputs, output_bytes) // 4))
     return float(np.median(times[2:]))

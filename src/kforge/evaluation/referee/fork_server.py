@@ -55,12 +55,12 @@ class RefereeForkServers:
     ) -> launch.Process:
         """Start a referee in the folder `work`.
 
-        `environment` is what it starts with. `folder` makes a folder for a new fork server. `cache` is the folder in
-        which the socket of `kforge warm` is looked for.
+        `environment` has the variables that it starts with. `folder` makes a folder for a new fork server. `cache` is
+        the folder in which to look for the socket of `kforge warm`.
         """
-        # torch survives a fork on Linux only; a fork of this process must use neither its servers nor its lock
+        # torch survives a fork on Linux only; a process forked from this one must not use its fork servers and lock
         if sys.platform == "linux" and self._pid == os.getpid():
-            with self._lock, suppress(EvaluationError):  # a new interpreter takes longer, and works
+            with self._lock, suppress(EvaluationError):  # the new interpreter below is slower, but works
                 variables = tuple(sorted(begun_with(environment).items()))
                 if (fork_server := self._fork_server(variables, folder, cache)) is not None:
                     return self._copy(variables, fork_server, work)

@@ -42,7 +42,8 @@ class Side:
 
     @property
     def takes_weights(self) -> bool:
-        """Whether the program keeps its weights under the reference's names and shapes, so that it can be given any."""
+        """Whether the program keeps its weights under the reference's names and shapes, so that weights of the
+        reference can be copied into it."""
         return not self.check.handover.repacked
 
 
@@ -61,7 +62,8 @@ class RivalCheck(BlockCheck):
             super().renew_weights()
 
     def _compare(self, sets: list[list[Any]]) -> None:
-        """Compare the candidate's outputs, then those of the rival: a program must not leave out work as a baseline."""
+        """Compare the candidate's outputs, then those of the rival, which must not skip work while it is the
+        baseline."""
         super()._compare(sets)
         if self._outputs_of_rival.in_sequence:  # both made the same calls, and their outputs were compared
             return
@@ -69,11 +71,11 @@ class RivalCheck(BlockCheck):
             ours, theirs = self._candidate.block.output(index), self._baseline.block.output(index)
             if self._difference(ours, theirs)[0] > self._accepted:
                 self._outputs_of_rival.must_be_right(sets[index], theirs, CASE)
-                return  # a call of the reference takes long
+                return  # one check is enough: a call of the reference takes long
 
 
 class HeadToHeadRun:
-    """One session of two programs."""
+    """Times two programs against each other, in several pairs of fresh processes, until the finding is settled."""
 
     def __init__(self, workers: WorkerFactory, instance: Instance, challenger: Candidate, rival: Candidate) -> None:
         self._workers = workers
@@ -106,6 +108,7 @@ class HeadToHeadRun:
 
     @property
     def _luck(self) -> float:
+        """Log-ratio bound on process-to-process variation."""
         seconds = self._legs.legs[0].samples.candidate_seconds().median if self._legs.legs else 1.0
         return self._workers.adapter.process_luck(seconds)
 
@@ -136,16 +139,16 @@ class HeadToHeadRun:
             cut=self._workers.memory_plan.cut,
         )
         check.sample((), 0.0)
-        check.source.odd_rows = None  # the reference may fail for some
+        check.source.odd_rows = None  # the reference may fail on some odd rows
         return Side(client, check)
 
     def _race(self, candidate: Side, baseline: Side) -> PairedSamples:
-        # with the same weights the baseline's outputs show whether the candidate's can be right; the candidate may
-        # still have those of the leg before
+        # with the same weights, the baseline's outputs show whether the candidate's can be right; the candidate may
+        # still have the weights of the race before
         for side in (candidate, baseline):
             if side.takes_weights:
                 side.client.set_state(candidate.check.reference.state())
-        # longer from sitting to sitting: what starting processes costs must not be most of it
+        # each pair of processes is timed twice as long as the one before, so that starting them takes a smaller share
         seconds = self._workers.setup.timing_seconds / 2 * 2**self._legs.sittings
         return Race(
             baseline.client,

@@ -1,4 +1,4 @@
-"""Samples a running program from outside, counts the processor's events, and lets the worker say to which lines of its
+"""Samples a running program from outside, and counts the processor's events. The worker reports to which lines of its
 kernels the samples belong. (torch)"""
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 SECONDS, PATIENCE = 1.0, 5.0
 """Seconds for which a program is sampled, and most seconds if it gives few samples."""
 LEAST_SAMPLES = 400
-"""Samples that are enough: a share of one half is then known to five percent."""
+"""Number of samples that suffices: a share of one half is then known to ±5 percentage points."""
 LOOKS = 2000
 """Most samples of one block."""
 BLOCK_SECONDS = 0.25
-"""Seconds of one block of calls. A shorter one would mostly wait for its orders."""
+"""Seconds of one block of calls. With shorter blocks, most of the time would go into preparing them."""
 
 
 def sampled(client: WorkerClient, instance: Instance, seconds: float, output_bytes: int) -> AuthoredCode:
-    """Return where the time of calls goes inside the program's kernels. `seconds` is the time of one call.
+    """Return which lines of the program's kernels take the time of its calls. `seconds` is the time of one call.
 
     The worker must have built with line numbers. Raises Fault if the program fails.
     """

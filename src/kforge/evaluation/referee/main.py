@@ -38,9 +38,9 @@ def serve(descriptor: int) -> None:
     channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
     setup = channel.receive(FOREVER)
     assert isinstance(setup, RefereeSetup)
-    # now, while this process is small: it is forked for every worker
+    # forked now, while this process is small, because every worker needs a fork of the warden
     warden = Warden.fork() if sys.platform == "linux" else None
-    gc.disable()  # imported objects stay, and searching them for garbage takes a tenth of the time
+    gc.disable()  # imported objects are never garbage, and searching them takes a tenth of the time
     from kforge.evaluation.worker import main as worker  # noqa: F401 - for the fork server
 
     import_flop_formulas()
@@ -90,7 +90,7 @@ def import_flop_formulas() -> None:
     Importing Triton takes 0.3 s, and its formulas are for kernels that no reference calls.
     """
     logger, only = logging.getLogger("torch.utils.flop_counter"), _TorchOnly()
-    disabled, logger.disabled = logger.disabled, True  # it would say that the language is missing
+    disabled, logger.disabled = logger.disabled, True  # it would warn that Triton is missing
     sys.meta_path.insert(0, only)
     try:
         import torch.utils.flop_counter  # noqa: F401
@@ -114,7 +114,7 @@ def _answer(evaluator: Evaluator, request: Document) -> Document:
         return Document("input_error", json.dumps([type(error).__name__, str(error)]))
     except KforgeError as error:
         return Document("error", str(error))
-    except Exception as error:  # an error of kforge: the orchestrator reports it, and no verdict is made of it
+    except Exception as error:  # a defect of kforge: the orchestrator reports it, and it becomes no verdict
         return Document("error", f"the referee failed: {type(error).__name__}: {error}")
 
 
@@ -148,7 +148,7 @@ def _dispatch(evaluator: Evaluator, request: Document) -> Record:
 
 
 def _die_with_parent() -> None:
-    """End this process when the orchestrator is gone, on systems where the kernel does not do that."""
+    """Start a thread that ends this process when the orchestrator is gone, for systems whose kernel cannot do that."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Caches measurements: on disk, or only in this process if they are in doubt."""
+"""Caches measurements in this process, and on disk if they are to outlive it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Record)
 
 PEAKS_EDITION = "3"
-"""Changes when other rates of a device are measured than before, so that cached ones are measured again."""
+"""Version of the set of measured rates. Change it with that set, so that cached peaks are measured again."""
 
 
 def peaks_on(platform: str, device: str, torch_version: str) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ def peaks_on(platform: str, device: str, torch_version: str) -> tuple[str, ...]:
 
 
 class Measurements:
-    """Cached records, by their type and by what they were measured on."""
+    """A cache of records, by their type and by what they were measured on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

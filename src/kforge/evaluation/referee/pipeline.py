@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """The evaluation of one candidate on one problem."""
+    """Evaluates one candidate on one problem, and keeps what the receipt needs. The first failed stage ends it."""
 
     def __init__(
         self,
@@ -218,9 +218,10 @@ class Pipeline:
             client.block.prepare([])
         eager = self.workers.reference_worker(self.instance, client=eager)
         self._workers.append(eager)
-        # with the same weights its outputs show whether the candidate's can be right
+        # with the same weights, the baseline's outputs show whether the candidate's can be right
         eager.set_state(check.reference.state())
-        # after as many calls as the candidate its memory has settled as much: otherwise it is 3 to 4 % slower
+        # as many calls as the candidate has made, so that its allocator has settled as much: otherwise it is 3 to 4 %
+        # slower
         inputs = self.instance.inputs(subseed(self.secret, "settle"))
         for _ in range(check.cases if eager.access.settling_calls is None else eager.access.settling_calls):
             eager.call(inputs, poison=check.reference.output_bytes)
@@ -264,8 +265,8 @@ class Pipeline:
             self.conditions[moment] = conditions
 
     def _whose_work(self, client: WorkerClient, samples: PairedSamples, check: CorrectnessCheck) -> tuple[str, ...]:
-        """Return a label if a library's code did the work, or if that is unknown. Raises Fault for it on the track
-        `custom`."""
+        """Return a label if a library's code did the work, or if that is unknown. On the track `custom`, raises Fault
+        instead."""
         owner = self.workers.adapter.kernel_owners(self.candidate.source)
         if owner is not None:
             return self._whose_kernels(client, samples, check, owner)
@@ -293,7 +294,7 @@ class Pipeline:
         self.trace = census(self._looks(client, calls, elsewhere), own)
         while_timed = census(samples.whereabouts, own)
         if elsewhere is not None:
-            # small kernels take less time than launching them does: what is no library's is the program's own
+            # launching a small kernel takes longer than running it, so all code outside of libraries counts as its own
             traces = [trace for trace in (self.trace, while_timed) if trace.moments >= LEAST_LOOKS]
             if not traces:
                 return self._untraced("it was stopped in no code that shows it")
@@ -321,11 +322,11 @@ class Pipeline:
             self.trace = seen.census(owner)
             return self._labelled(self.trace.authored_share or 0.0, seen.foremost(owner))
         if (elsewhere := self.workers.adapter.kernel_device()) is not None:
-            # the rest of a call is launches and copies, or work of the host; without a kernel it is all host code
+            # the rest of a call is launches, copies or work of the host; if no kernel ran, all of it is host code
             return self._untraced(doubt) if seen.kernels else self._whose_moments(client, samples, elsewhere)
         if seen.kernels or self.workers.setup.track != "custom" or self._sees_kernels():
             return self._untraced(doubt)
-        return ("untraced",)  # nobody's kernels can be recorded on this device
+        return ("untraced",)  # not even the reference's kernels can be recorded here
 
     def _watched(self, client: WorkerClient, check: CorrectnessCheck) -> Seen:
         """Return the recorded kernels of some calls, whose outputs are checked. Raises Fault if a call or its
@@ -363,13 +364,13 @@ class Pipeline:
         return ("library",)
 
     def _looks(self, client: WorkerClient, calls: int, elsewhere: KernelDevice | None) -> list[str]:
-        """Return the files that the program was found in when it was stopped: enough for a result, even on a busy
-        machine."""
+        """Stop the program at random moments, until that suffices for a result or takes too long. Returns the files
+        whose code ran."""
         found: list[str] = []
         track = self.workers.setup.track
         # a worker that waits for another device runs no code, and waiting longer shows no more of it
         patience = LOOK_PATIENCE if elsewhere is None or elsewhere.in_worker else LOOK_SECONDS[track]
-        if track == "library":  # a label only: not much longer than all the timing may take
+        if track == "library":  # the result is only a label, so sampling takes no longer than timing may take
             patience = min(patience, max(self.workers.setup.timing_cap, LEAST_LOOK_PATIENCE))
         start = time.monotonic()
         while (spent := time.monotonic() - start) < patience:

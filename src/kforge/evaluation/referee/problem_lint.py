@@ -67,7 +67,7 @@ def lint(instance: Instance) -> tuple[str, ...]:
     reference = Reference(instance, SEEDS[0])
     truth = reference.truth(first)
     other_inputs = Reference(instance, SEEDS[0]).truth(second).own
-    other_weights = Reference(instance, SEEDS[1], varied=True)  # as candidates are judged: a norm's are ones, else
+    other_weights = Reference(instance, SEEDS[1], varied=True)  # as candidates are judged; otherwise a norm's are ones
     other_truth = other_weights.truth(first)
     findings = {
         "ignores_inputs": same(truth.own, other_inputs),
@@ -94,7 +94,7 @@ def _passing(reference: Reference, truth: Truth, outputs: Iterable[Any], *, as_g
 def _counts_as_right(reference: Reference, truth: Truth, output: Any, as_given: bool) -> bool:
     if not any_share_may_be_off(reference, truth.inputs) and _is_far_off(truth, output):
         return False
-    # without slices: a constant that is wrong only in a few of them is next to what a program could get through
+    # without slices: a constant that is wrong in only a few slices is close to what a program could pass with
     found = compare(truth, output, "strict", "lint", local=as_given, slices=False)
     if isinstance(found, Mismatch) and found.kind == "numerical":
         return excused(reference, truth, output, "strict", local=as_given, slices=False) is not None
@@ -135,7 +135,7 @@ def _constants(other: Any) -> list[Any]:
 
     kinds: list[Callable[[torch.Tensor], torch.Tensor]] = [torch.zeros_like, mean, mean_of_rows, lambda leaf: leaf]
     if not all(leaf.is_floating_point() or leaf.is_complex() for leaf in tensors_in(other)):
-        kinds = [torch.zeros_like, lambda leaf: leaf]  # scores would take two calls of the reference each time
+        kinds = [torch.zeros_like, lambda leaf: leaf]  # judging an index by its score takes two calls of the reference
     return [pytree.tree_map(partial(filled, value=kind), other) for kind in kinds]
 
 
@@ -178,7 +178,7 @@ def _wide(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def _variation(one: Any, other: Any) -> float:
-    """Return the largest change between two outputs, relative to its norm; infinity if they cannot be compared."""
+    """Return the largest change of a tensor between two outputs, relative to its norm; infinity if it has none."""
     changes = []
     for a, b in zip(tensors_in(one), tensors_in(other), strict=True):
         if not a.numel() or a.shape != b.shape:
@@ -203,7 +203,7 @@ def _is_precision_blind(instance: Instance, inputs: list[Any], truth: Truth) -> 
         return leaf.half().to(leaf.dtype) if rounded else leaf
 
     if not any(t.dtype in (torch.float32, torch.float64) for t in tensors_in(truth.own)):
-        return False  # nothing in it could be computed at a lower precision than declared
+        return False  # no output could be computed at a lower precision than its own
     rough = Reference(instance, SEEDS[0])
     rough.model.load_state_dict({name: narrow(value) for name, value in rough.state().items()})
     found = compare(truth, rough.truth(pytree.tree_map(narrow, inputs)).own, "strict", "lint")

@@ -1,7 +1,7 @@
 """Runs a correct program under the best profiler that works on this machine, to read hardware counters. (torch)
 
 A program may behave differently while it is profiled, or print a false report. A profile is advice and not a verdict,
-so this harms only its author. A profiler that does not work is skipped, with the reason.
+so a false one harms only the program's author. A profiler that does not work is skipped, and the reason is reported.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class ProfilerUnusable(Exception):
 
 
 class Ladder:
-    """The profilers of a platform, the best first. One that cannot work on this machine is not tried again."""
+    """Tries the profilers of a platform, the best first. One that cannot work on this machine is not tried again."""
 
     def __init__(self, workers: WorkerFactory) -> None:
         self._workers = workers
         self._unusable: dict[str, str] = {}
 
     def climb(self, instance: Instance, candidate: Candidate, seed: int) -> tuple[Export | None, str]:
-        """Return the report of the first profiler that works, or None; and one line that says why better ones did not
-        work."""
+        """Return the report of the first profiler that works, or None if none works; and one line that says why the
+        better ones did not work."""
         missing: list[str] = []
         for rung in self._workers.adapter.profilers():
             reason = rung.reason if isinstance(rung, NoProfiler) else self._unusable.get(rung.name, "")

@@ -1,8 +1,8 @@
 """Runs a correct program under its platform's sanitizers on a few cases, and returns their findings. (torch)
 
 A sanitizer sees only the code that `kforge.inline` built for it. Outputs that are grossly wrong are findings, too. A
-program could avoid being instrumented. That is no gap in the judgement: a finding helps an honest author, and the
-sandbox does not depend on it.
+program could avoid being instrumented. That weakens no verdict: findings only help an honest author, and the sandbox
+does not depend on them.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class SanitizerRun:
         clean: list[SanitizedClean] = []
         not_run: list[str] = []
         for sanitizer, following in zip(sanitizers, (*sanitizers[1:], None), strict=True):
-            # each is reported: together they may take longer than a referee may be silent
+            # a message for each: together the sanitizers may take longer than a referee may be silent
             self.workers.say(f"{WORDS['sanitize']}: {sanitizer.name}")
             if following is not None and following.unsuited(self.candidate.source) is None:
                 with suppress(Fault, EvaluationError):  # reported when its turn comes
@@ -202,7 +202,8 @@ class SanitizerRun:
     def _judge_to_its_end(self, client: WorkerClient, sanitizer: Sanitizer, instance: Instance) -> Outcome:
         """Run the cases under a sanitizer that reports at the end of the process.
 
-        The last thing is an error on purpose. The sanitizer must report it, otherwise its silence proves nothing.
+        After the cases, the worker commits an error on purpose. If the sanitizer does not report that error, its
+        silence about the program proves nothing.
         """
         failure: Failure | None = None
         cases = 0
@@ -212,7 +213,7 @@ class SanitizerRun:
         except Fault as fault:
             failure = fault.verdict
         else:
-            with suppress(Fault):  # the program sees some of the errors as well
+            with suppress(Fault):  # some planted errors also raise an exception in the worker
                 client.plant(sanitizer.planted)
         log = client.leave(SANITIZER_ENDS)
         if (report := sanitizer.read(log)) is not None:
@@ -275,8 +276,8 @@ class SanitizerRun:
 def quoted(program: str, log: str) -> list[str]:
     """Return the lines of source that a report names.
 
-    They are found if the kernel is one plain string in the program. If the program has several such strings, only one
-    of them may contain the function's name.
+    Lines of the program itself are always found. Lines of a kernel are found if it is one plain string in the program,
+    and the only string of several lines that contains the function's name.
     """
     texts = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)]
     own = program.splitlines()

@@ -54,7 +54,7 @@ def place(cache: Path, environment: Mapping[str, str]) -> Path:
 def knock(cache: Path, environment: Mapping[str, str]) -> Process | None:
     """Connect to the server of `kforge warm`. Returns the connection as a Process, or None if there is no server.
 
-    Closing the connection ends our referees, but not the server.
+    Closing the connection ends the referees that were forked for it, but not the server.
     """
     if sys.platform != "linux" or not (cache / "warm").is_dir():
         return None

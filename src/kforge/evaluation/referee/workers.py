@@ -81,7 +81,7 @@ class WorkerFactory:
         of_all = self.cache / "builds"
         with suppress(OSError):  # the first use of the folder reports what is wrong with it
             of_all.mkdir(mode=0o700, parents=True, exist_ok=True)
-            of_all.chmod(0o700)  # also one that an older kforge made: programs choose the modes of what is in it
+            of_all.chmod(0o700)  # an older kforge may have left it open; programs choose the modes of what is in it
         return of_all / build_key[:20]
 
     def worker(
@@ -97,7 +97,7 @@ class WorkerFactory:
 
         With `lines`, its builds keep line numbers, for a profile; their machine code is the same. Under a sanitizer no
         device memory is shared, because data from another process would look uninitialized to it.
-        With `ready` false, the caller must call `begin` and `await_ready`.
+        With `ready` false, the caller must call `await_ready`, and may call `begin` before.
         """
         builds = self.builds(build_key)
         return WorkerClient(
@@ -136,8 +136,8 @@ class WorkerFactory:
         return bytes_of_specs(self.workload.outputs)
 
     def early_reference_worker(self, instance: Instance) -> WorkerClient | None:
-        """Start a worker for `reference_worker` in advance, because it takes long on a device. Returns None on a
-        host."""
+        """Start a worker for `reference_worker` in advance, because starting takes long on a device. Returns None on a
+        host, or if memory is short."""
         if self.adapter.device_memory() is None or self.memory_plan.is_short:
             return None
         client = self.worker(instance.problem.digest, trusted=True, ready=False)
@@ -153,10 +153,11 @@ class WorkerFactory:
         under: Prepared | None = None,
         client: WorkerClient | None = None,
     ) -> WorkerClient:
-        """Return a worker with the reference, loaded, called once and ready to be timed. Raises EvaluationError if
-        the worker dies or the reference fails in it.
+        """Return a worker that has loaded the reference, has called it once, and is ready to be timed. Raises
+        EvaluationError if the worker dies or the reference fails in it.
 
-        `client` is a worker that was started in advance. `compile_mode` and `hasty` are for a compiled baseline.
+        `client` is a worker that was started in advance. `compile_mode` and `hasty` are for a compiled baseline, see
+        `wire.Construct`.
         """
         client = client or self.worker(instance.problem.digest, trusted=True, under=under, ready=False)
         try:

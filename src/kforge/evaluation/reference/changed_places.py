@@ -39,7 +39,7 @@ MOST_ROWS = 4
 SHARES = (3, 9)
 """If it is unknown which rows of a lookup table the next call uses, one row in 2^3 to 2^9 changes."""
 TRIES = 8
-"""Number of positions that are tried if a change has no effect, for example on a zero."""
+"""Most positions that are tried until a change has an effect. It has none on a zero, for example."""
 
 
 def changing_buffers(instance: Instance, model: nn.Module) -> list[str]:

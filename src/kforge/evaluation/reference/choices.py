@@ -1,7 +1,7 @@
 """Records which positions a module chooses (argmax, top-k, sort), by which scores, and lets it choose others. (torch)
 
-The scores often exist only inside a module, such as products of which the largest is chosen. So a call is watched from
-below, by a mode of torch that sees every operator.
+The scores often exist only inside a module, such as products of which the largest is chosen. So a call is run in a
+dispatch mode of torch, which sees every operator.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _KEEPS_WHOLE = frozenset(
         *("add", "sub", "rsub", "mul", "sum", "cumsum", "maximum", "minimum", "_to_copy"),
     )
 )
-"""Operators whose results are integers if all of their arguments are."""
+"""Operators whose results are whole numbers, even in a floating-point dtype, if all of their arguments are."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Choice:
 
     operator: str
     scores: torch.Tensor
-    """The numbers among which the operator chose, one row for each choice."""
+    """The numbers among which the operator chose: one row for each position in the other dimensions."""
     index: torch.Tensor
     """The chosen positions, one row for each row of the scores."""
     returned: torch.Tensor
@@ -86,8 +86,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.convolves = False
         self.factorizes = False
         self._counts: dict[int, torch.Tensor] = {}
-        """Floating-point numbers that were computed from integers and masks, so that they are integers. The keys are
-        their `id`."""
+        """Tensors that were computed from integers and masks, so that their elements are whole numbers, even in a
+        floating-point dtype. The keys are their `id`."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -123,7 +123,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def note(self, choice: Choice) -> None:
-        """Do nothing: a subclass may change what the operator returns."""
+        """Do nothing. A subclass may change what the operator returns; this is called for each recorded choice."""
 
 
 class OtherTies(Recorder):  # type: ignore[no-untyped-call]
@@ -145,7 +145,8 @@ class OtherTies(Recorder):  # type: ignore[no-untyped-call]
 
 
 RUNNING = ("cummax", "cummin")
-"""Operators whose choice at a position must not lie behind it, so that equal scores cannot be exchanged freely."""
+"""Operators that choose only among the positions up to the current one, so that equal scores cannot be exchanged
+freely."""
 FIRST, LAST = 0, 1
 """Numbers of the orders that prefer the first and the last of equal scores; all higher numbers are random orders."""
 
@@ -191,7 +192,7 @@ def is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _noted(func: Any, args: Any, kwargs: Any, returned: Any, counts: bool) -> Choice | None:
-    """Return the choice that a call made; None if its arguments are of another form.
+    """Return the choice that a call made; None if it has no scores, or if its index has an unexpected shape.
 
     `counts`: the scores were computed from integers.
     """
@@ -276,7 +277,7 @@ def has_ties(choice: Choice) -> bool:
 
 
 def is_free(choice: Choice) -> bool:
-    """Return whether any of equal scores may be chosen."""
+    """Return whether a choice among equal scores may take any of their positions."""
     return not choice.stable and choice.operator not in RUNNING
 
 

@@ -91,7 +91,7 @@ def half_inside(
     if _are_of(HALVES, tensors_in(inputs)) or _are_of((torch.float64, torch.complex128), tensors_in(inputs), state):
         return None
     if not any(each.is_floating_point() for each in (*tensors_in(inputs), *state)):
-        return None  # a call in double precision cannot be told from another one
+        return None  # `Reference` recognizes a call in double precision only by tensors of float64
     try:
         copied, its_inputs = copy.deepcopy(model), cloned(inputs)
         with _Halves() as halves:

@@ -52,7 +52,7 @@ def is_real_or_complex(value: Tensor) -> bool:
 
 
 def vary_constants(model: nn.Module, likeness: Likeness) -> list[str]:
-    """Change every entry that all constructors set to the same value, by up to a quarter. Returns their names.
+    """Change all entries that every construction sets to the same values, by up to a quarter. Returns their names.
 
     Such entries are a norm's weight of ones, a bias of zeros, running statistics, or an identity matrix. Signs are
     kept. Constant buffers with several values are not changed, because they may be tables or masks. Of entries that are
@@ -235,7 +235,7 @@ def flip(value: Tensor, *, fewer: bool = False) -> None:
     flipped.view(-1)[int(torch.randint(value.numel(), ()))] = True
     wanted = (value != 0) == fewer
     if is_mask(value) and wanted.any() and (flipped & wanted).sum() <= (flipped & ~wanted).sum():
-        # A program that relies on the number of marks would not be noticed if as many were taken away as added.
+        # if as many elements were cleared as set, a program that relies on their number would stay undetected
         flipped &= wanted
         places = wanted.reshape(-1).nonzero()
         flipped.view(-1)[places[int(torch.randint(len(places), ()))]] = True

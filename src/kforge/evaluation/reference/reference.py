@@ -46,7 +46,7 @@ class Reference:
     """The problem's module with weights from one seed. Methods raise ProblemError if the problem's own code fails."""
 
     def __init__(self, instance: Instance, seed: int, *, varied: bool = False) -> None:
-        """With `varied`, weights that every constructor sets to the same constants are changed, to find programs that
+        """With `varied`, weights that every construction sets to the same values are changed, to find programs that
         ignore them."""
         self.instance = instance
         with seeded(seed):
@@ -84,7 +84,7 @@ class Reference:
         statistics."""
         exact = self.exact_model.state_dict()
         changed = {name: value for name, value in self.state().items() if not same(value, before[name])}
-        # a module that fails in double precision leaves them as they were
+        # these did not change in the fp64 module, for example because it failed: torch's own value counts
         kept = {name for name in changed if same(exact[name], before[name].to(exact[name].dtype))}
         return {name: Truth(value if name in kept else exact[name], value) for name, value in changed.items()}
 
@@ -142,8 +142,10 @@ class Reference:
                 )
 
     def truth_of_copies(self, inputs: list[Any]) -> Truth | None:
-        """Like `truth`, but by copies of the module, which stays unchanged. None if a copy fails or draws other random
-        numbers."""
+        """Return the right output, computed by copies of the module, which stays unchanged.
+
+        Returns None if a copy fails, or if the copies draw different random numbers.
+        """
         try:
             own = self._run(copy.deepcopy(self.model), cloned(inputs))
             exact = self._run(copy.deepcopy(self.exact_model), in_double(inputs))
@@ -163,7 +165,7 @@ class Reference:
         state = [*self.model.parameters(), *self.model.buffers()]
         versions, before = list(map(written, state)), marks_of(self.model)
         own = self.own_result(inputs)
-        # what is made once, in the first call, is no history
+        # attributes that only the first call sets are no history
         self.has_history |= before != marks_of(self.model) and (self.calls > 0 or versions != _counts(state))
         self.calls += 1
         updated = [tensor for tensor, writes in zip(state, versions, strict=True) if written(tensor) != writes]
@@ -202,7 +204,7 @@ class Reference:
         is_exact = any(each.dtype == torch.float64 for each in numbers)
         try:
             with torch.no_grad(), draws, InDouble() if is_exact else nullcontext():
-                # a parameter that is returned as it is wants gradients
+                # a parameter that is returned unchanged still requires gradients
                 return pytree.tree_map(_detached, model(*inputs))
         except torch.OutOfMemoryError:  # the device's fault, not the problem's
             raise

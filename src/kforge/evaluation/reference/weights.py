@@ -1,7 +1,7 @@
 """Makes new weights for a program that is being judged, because every call must use the present weights. (torch)
 
-The prompts say so to authors of candidates. A program that packs or folds its weights must notice a change: by their
-version counters, in a hook of `load_state_dict`, or by packing in every call.
+The prompts state this requirement. A program that packs or folds its weights must notice a change: by their version
+counters, in a hook of `load_state_dict`, or by packing in every call.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ class Change:
 
 KINDS = ("buffer", "counter", "ordinary", "switch", "unordered", "wild", "wild_buffer")
 """Kinds of changes, in the order in which they are made:
-`buffer`: a buffer that every constructor sets to the same values is changed.
+`buffer`: a buffer that every construction sets to the same values is changed.
 `counter`: a counter of calls starts at a large number.
 `ordinary`: an entry that is tiny, or too large to limit anything, gets usual values, so that its effect shows.
 `switch`: some elements of a mask are flipped.
 `unordered`: numbers in ascending order get another order.
 `wild`: some elements of a parameter get another sign, zero or a larger value.
-`wild_buffer`: the same for a buffer of numbers; zeros that every constructor sets become other numbers."""
+`wild_buffer`: the same for a buffer of numbers; zeros that every construction sets become other numbers."""
 
 
 def new_state(instance: Instance, seed: int, old: State) -> State:
     """Return a state in which every parameter differs from the old one.
 
-    Weights are drawn by the constructor with another seed. Weights that are given, or that every constructor sets to
+    Weights are drawn by the constructor with another seed. Weights that are given, or that every construction sets to
     the same values, are changed by up to a quarter.
     """
     given = instance.problem.state_digest is not None
@@ -132,7 +132,7 @@ def with_changes(
             elif change.kind == "ordinary":
                 make_ordinary(value)
             elif change.kind in ("wild", "wild_buffer"):
-                if change.name in instance.likeness.zeros:  # zeros that every constructor leaves become another number
+                if change.name in instance.likeness.zeros:  # zeros in every construction become other numbers
                     move(value)
                 make_wild(value)
             elif change.kind == "unordered":
@@ -148,7 +148,7 @@ def with_changes(
 
 
 def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
-    """Return the names of the buffers that every constructor sets to the same values, except those that
+    """Return the names of the buffers that every construction sets to the same values, except those that
     `vary_constants` changed."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     given = instance.problem.state_digest is not None
@@ -236,9 +236,9 @@ def ascending_buffers(model: nn.Module) -> list[str]:
 
 def structured_buffers(instance: Instance, model: nn.Module) -> dict[str, bool]:
     """Return the buffers with zeros at fixed positions, and the symmetric ones. The value is True if every change keeps
-    that.
+    that structure.
 
-    A buffer that every constructor sets to the same values keeps its zeros: it may be a mask or a filter.
+    A buffer that every construction sets to the same values keeps its zeros: it may be a mask or a filter.
     """
     state, fixed = model.state_dict(), instance.likeness.fixed
     numeric = {name: state[name] for name in numeric_buffers(model) if not is_uniform(state[name])}

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.reference import Reference
 
 WRITES = ("fill", "where", "full", "tensor", "setitem", "scatter", "pad")
-"""Parts of the names of functions that write a constant. The limits of a clamp are not such
-constants."""
+"""Parts of the names of functions that write a constant. The limits of a clamp are not such constants."""
 INSTEAD = 1.0
 """Finite number that is written in place of an infinity or NaN. It is finite in every dtype."""
 
@@ -52,7 +51,7 @@ class _Finite(TorchFunctionMode):
 
 def written_on_purpose(reference: Reference, truth: Truth) -> list[torch.Tensor | None]:
     """Return for each leaf of the output where torch's result is infinite or NaN only because the reference writes such
-    a constant; None for leaves without such places."""
+    a constant; None for leaves without such elements."""
     own = pytree.tree_leaves(truth.own)
     places: list[torch.Tensor | None] = [None] * len(own)
     for odd in (math.nan, math.inf, -math.inf):

@@ -115,7 +115,7 @@ def is_text(path: str) -> bool:
 def private_folders() -> list[Path]:
     """Return what no candidate may read: the current working directory, the temporary folder and the home folder."""
     private = [Path.cwd(), Path(tempfile.gettempdir())]
-    with contextlib.suppress(RuntimeError):  # a user whom this machine does not know has no home to hide
+    with contextlib.suppress(RuntimeError):  # a user id that this machine does not know has no home folder
         private.append(Path.home())
     return private
 

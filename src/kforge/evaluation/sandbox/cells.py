@@ -113,7 +113,7 @@ class Freezer:
 
 @dataclass(frozen=True)
 class Warden:
-    """The socket and pipe to a warden process that waits for its fork server."""
+    """The socket and the pipe to a warden process."""
 
     orders: socket.socket
     """Socket for requests to make a cell."""
@@ -184,7 +184,7 @@ def _enter_user_namespace(*, as_nobody: bool) -> None:
         _map("self", f"{INSIDE} {user} 1", f"{INSIDE} {group} 1")
         return
     os.setgroups([])
-    # only a process outside may give this one another identity
+    # only a process outside the new user namespace may map a second user into it
     mine, theirs = socket.socketpair()
     pid, child = os.getpid(), os.fork()
     if child == 0:
@@ -253,7 +253,7 @@ def _open_cell(orders: socket.socket, lifeline: int, freezer: int, enter_root: C
 def _init(orders: socket.socket, lifeline: int, freezer: int, enter_root: Callable[[], None]) -> NoReturn:
     """Run the init of a cell: enter the private root, report its pid, and serve requests to stop the cell."""
     try:
-        pid = int(str(Path("/proc/self").readlink()))  # as the host counts, while we still see its /proc
+        pid = int(str(Path("/proc/self").readlink()))  # as the host counts, while its /proc is visible
         enter_root()
         socket.sethostname("kforge")
         orders.send(json.dumps({"pid": pid}).encode())
@@ -282,7 +282,7 @@ def _freeze_on_request(freezer: int, lifeline: int) -> None:
         if not request:
             waiting.unregister(freezer)
             continue
-        with contextlib.suppress(ProcessLookupError):  # there is none
+        with contextlib.suppress(ProcessLookupError):  # the cell has no other process
             os.kill(-1, signal.SIGSTOP)  # every process of this PID namespace but ourselves
         with contextlib.suppress(ConnectionError):
             os.write(freezer, request)

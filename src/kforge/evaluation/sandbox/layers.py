@@ -62,7 +62,7 @@ class Layer:
         """
         place.work.mkdir(parents=True, exist_ok=True)
         place.builds.mkdir(parents=True, exist_ok=True)
-        place.builds.chmod(stat.S_IRWXU)  # and so without a set-group-ID bit, which all in it would inherit
+        place.builds.chmod(stat.S_IRWXU)  # also clears a set-group-ID bit, which new entries would inherit
         pid = self._fork(place, task, keep)
         self._builds[pid] = place.builds
         return pid
@@ -85,12 +85,12 @@ class Layer:
         builds = self._builds.pop(pid)
         end = time.monotonic() + CLEAR_SECONDS
         while strays := _children() - set(self._builds):
-            if time.monotonic() > end:  # they replace themselves faster than they are killed, or cannot be
+            if time.monotonic() > end:  # they replace themselves faster than they are killed, or cannot be killed
                 raise TimeoutError("a program's processes did not end")
             for stray in strays:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(stray, signal.SIGKILL)
-            for stray in strays:  # only after all were told to end, and without waiting for one that does not
+            for stray in strays:  # only after all were signalled, and without waiting for one that does not end
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(stray, os.WNOHANG)
             time.sleep(_PAUSE)
@@ -122,7 +122,7 @@ class Layer:
             cell.enter()
         privileges.drop_all()
         privileges.die_with_parent()
-        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # a daemon stays in the worker's tree, where it can be held
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # daemons stay in the worker's tree, to be stopped
         os.chdir(place.work)
         self._restrict(place)
         task()
@@ -155,7 +155,7 @@ class Landlock(Layer):
         )
 
     def _restrict(self, place: WorkerFolders) -> None:
-        # a rule for a link would be one for what it leads to; the border names that itself where it may be read
+        # a rule for a symbolic link would apply to its target; the border lists the target itself if it may be read
         shown = (path for path in self._border.readable if not Path(path).is_symlink())
         readable = [path for path in (*shown, *LANDLOCK_NEEDS) if Path(path).exists()]
         landlock.restrict(
@@ -213,10 +213,10 @@ class Namespaces(Layer):
 
     def _restrict(self, place: WorkerFolders) -> None:
         if self._version >= landlock.LEAST:
-            # all of /proc is writable, which shows only the worker's own processes: under a sanitizer or profiler the
-            # worker is another process than this one, and an accelerator's driver sets the names of its threads there
+            # all of /proc is writable, because an accelerator's driver sets the names of its threads there, and under a
+            # sanitizer or profiler the worker is another process than this one; it shows only the cell's processes
             landlock.restrict(
-                # and the interpreter, of which this is a copy from outside: a sanitizer reads it to name what it found
+                # this process's own executable, which lies outside the private root: a sanitizer reads it for symbols
                 readable=("/", "/proc/self/exe"),
                 writable=(place.work, place.builds, "/proc", *root.SCRATCH),
                 devices=("/dev",),

@@ -32,7 +32,8 @@ def put_in_order(folder: Path) -> None:
     """Remove dangerous mode bits from the builds of a program; remove the whole folder if it is too large. Never
     raises.
 
-    A folder is too large if it has more than BUILD_BYTES, BUILD_ENTRIES or BUILD_DEPTH. It could fill the disk.
+    A folder with more than BUILD_BYTES, BUILD_ENTRIES or BUILD_DEPTH could fill the disk. One that cannot be examined
+    is removed as well.
     """
     size = 0
 
@@ -145,7 +146,7 @@ def _opened(parent: int | None, name: str) -> int:
     mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     wanted = (mode & ~_LENT_RIGHTS) | stat.S_IRWXU
     if wanted != mode:
-        with contextlib.suppress(OSError):  # another user's: the next step shows whether it matters
+        with contextlib.suppress(OSError):  # another user's folder: a later step fails if that matters
             os.fchmod(descriptor, wanted)
     return descriptor
 
@@ -165,7 +166,7 @@ def _change_mode(parent: int | None, name: str, change: Callable[[int], int]) ->
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISLNK(status.st_mode):
-            # the entry that was examined, whatever has its name by now
+            # by descriptor: the entry that was examined, even if its name now belongs to another
             Path(f"/proc/self/fd/{descriptor}").chmod(change(stat.S_IMODE(status.st_mode)))
     finally:
         os.close(descriptor)

@@ -25,7 +25,7 @@ def close_all_but(kept: Iterable[int]) -> None:
     """Close every file descriptor except these. A fork would otherwise keep all descriptors of its parent."""
     low = 0
     for descriptor in sorted(kept):
-        if low < descriptor:  # an empty range would close all of them
+        if low < descriptor:  # closerange(0, 0) would close all descriptors
             os.closerange(low, descriptor)
         low = descriptor + 1
     os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -84,7 +84,7 @@ def drop_all() -> None:
     syscalls.prctl(syscalls.PR_CAP_AMBIENT, _CLEAR_ALL)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     syscalls.call("capset", header, bytes(24))
-    # a change of identity hides /proc/self from the process itself, which compilers and profilers read
+    # after a change of user, a process cannot read its own /proc/self, which compilers and profilers need
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
 
 

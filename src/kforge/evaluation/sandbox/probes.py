@@ -84,7 +84,7 @@ def faults(outside: Targets) -> list[str]:
     }
     found = [said for said, attack in attacks.items() if _succeeds(attack)]
     found += [said for said, work in needs.items() if not _succeeds(work)]
-    # a private /tmp may have folders of the same names: whether these two succeed is checked from outside
+    # in a private /tmp with folders of the same names these two may succeed without harm, so `damage` checks outside
     _succeeds(lambda: outside.secret.write_bytes(b"written"))
     _succeeds((outside.secret.parent / "made").touch)
     return found

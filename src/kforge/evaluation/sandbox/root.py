@@ -12,7 +12,7 @@ from kforge.evaluation.sandbox.syscalls import MS_NODEV, MS_NOEXEC, MS_NOSUID, M
 if TYPE_CHECKING:
     from kforge.evaluation.sandbox.border import Border, WorkerFolders
 
-SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - private ones, in a root of their own
+SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - private folders, in the private root
 """Folders that are private, empty and writable for each worker."""
 _LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "fd/0", "/dev/stdout": "fd/1", "/dev/stderr": "fd/2"}
 """Symbolic links in the private root, with their targets."""
@@ -32,14 +32,14 @@ def enter(border: Border, place: WorkerFolders, machine: dict[str, bytes], *, ow
     about the whole machine (`snapshots.py`). `owner` is the user id of the worker.
     """
     syscalls.mount("none", "/", flags=MS_REC | MS_PRIVATE)
-    root = place.work  # a folder of our own to mount on; what it holds is never needed again
+    root = place.work  # a folder of kforge, as the mount point; its contents are not needed any more
     syscalls.mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=16m,mode=755")
     builds = place.builds.resolve()
     for path in sorted({*border.readable, *SCRATCH, str(place.work), str(builds), "/proc"}, key=_depth):
         target = Path(f"{root}{path}")
         if path == "/proc":
             target.mkdir()
-            # writable as far as it is about the worker itself: an accelerator's driver gives its threads names there
+            # the worker's own entries stay writable: an accelerator's driver sets the names of its threads there
             syscalls.mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
         elif path in SCRATCH or path == str(place.work):
             target.mkdir(parents=True, exist_ok=True)

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from kforge.evaluation.sandbox import syscalls
 
 FORBIDDEN = (
-    # looking into, and steering, other processes
+    # reading and controlling other processes
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp", "pidfd_getfd",
-    # another view of the file system, or a way around the one there is
+    # changing the view of the file system, or bypassing it
     "mount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig",
     "fsmount", "fspick", "mount_setattr", "open_by_handle_at", "name_to_handle_at", "quotactl", "quotactl_fd",
     "fanotify_init", "lookup_dcookie", "nfsservctl",
     # other namespaces
     "unshare", "setns",
-    # large, young or old parts of the kernel
+    # parts of the kernel that are large, new or obsolete, and often have exploits
     "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",
     "keyctl", "add_key", "request_key", "personality", "modify_ldt", "iopl", "ioperm", "vhangup",
-    # timers that go off while a program is held, in the kernel, on the cores of the timed side
+    # timers: they expire in the kernel while the program is stopped, and disturb the cores of the timed side
     "timerfd_create", "timer_create",
     # the machine itself
     "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
@@ -39,7 +39,7 @@ FORBIDDEN_WITHOUT_NAMESPACES = (
     "socket", "connect", "bind", "listen",
     # memory and queues that all of the user's processes share
     "shmget", "msgget", "semget", "mq_open",
-    # what Landlock does not look at
+    # calls that Landlock does not restrict
     "truncate", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat",
     "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat",
 )  # fmt: skip
@@ -95,16 +95,16 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
     """
     new_namespaces = sum(syscalls.NEW_NAMESPACE.values())
     refused = [SyscallRule(name) for name in FORBIDDEN]
-    # clone3 takes its flags by pointer, where a filter cannot look: libc falls back to clone when it is not there
+    # clone3 takes its flags by pointer, which a filter cannot follow; without clone3, libc falls back to clone
     refused.append(SyscallRule("clone3", errno.ENOSYS))
     # the time namespace's flag lies in the bits that clone uses for the exit signal, and only unshare takes it
     mask = new_namespaces & ~syscalls.NEW_NAMESPACE["time"]
     refused.append(SyscallRule("clone", argument=0, mask=mask, when_equal=False))
-    # a sibling of the worker would be outside the tree of processes that is held still
+    # a sibling of the worker would be outside the tree of processes that is stopped
     refused.append(SyscallRule("clone", argument=0, mask=syscalls.CLONE_PARENT, value=syscalls.CLONE_PARENT))
-    # and so would be its orphans, if it declined to adopt them
+    # so would be the worker's orphans, if it could refuse to adopt them
     refused.append(SyscallRule("prctl", argument=0, value=syscalls.PR_SET_CHILD_SUBREAPER))
-    # the kernel would send SIGCONT, say, to a program that is held still, when something happens to a file
+    # with F_SETSIG the kernel could send SIGCONT to a stopped program when a file changes
     refused.append(SyscallRule("fcntl", argument=1, value=syscalls.F_SETSIG))
     # the call succeeds without effect: a program must not get more processors than the evaluation has, but an honest
     # program that pins its threads must not fail
@@ -112,10 +112,10 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
     refused += [SyscallRule(name, argument=at, mask=_LENDING, when_equal=False) for name, at in _MODES.items()]
     for name, at in _OPENS.items():
         refused.append(SyscallRule(name, argument=at + 1, mask=_LENDING, when_equal=False, only=(at, _CREATING)))
-    # it takes its mode by pointer, too, and there is openat
+    # openat2 takes its mode by pointer, too; programs can use openat
     refused.append(SyscallRule("openat2", errno.ENOSYS))
     if namespaced:
-        # inside its own network namespace nothing answers; other families are not all confined by it
+        # the network namespace does not confine all socket families, and in it no address answers anyway
         refused.append(SyscallRule("socket", errno.EAFNOSUPPORT, argument=0, value=_AF_UNIX, when_equal=False))
         return refused
     refused += [SyscallRule(name) for name in FORBIDDEN_WITHOUT_NAMESPACES if not (drivers and name == "socket")]
@@ -123,7 +123,7 @@ def rules(*, namespaced: bool, signals_confined: bool = True, pid: int = 0, driv
         # a socket without a connection reaches no other process, and connecting stays forbidden
         refused.append(SyscallRule("socket", argument=0, value=_AF_UNIX, when_equal=False))
         refused.append(SyscallRule("socket", argument=1, mask=_TYPE_BITS, value=_SOCK_SEQPACKET, when_equal=False))
-    # a datagram socket of a pair could still be pointed elsewhere
+    # a datagram socket of a pair could still send to another socket
     refused.append(SyscallRule("socketpair", argument=1, mask=_TYPE_BITS, value=_SOCK_DGRAM))
     refused.append(SyscallRule("prlimit64", argument=0, value=0, when_equal=False))
     if not signals_confined:

@@ -47,7 +47,7 @@ def _bytes_read(reference: Reference, inputs: list[Any], tensor: torch.Tensor, o
     read = 0
     for piece in tensor.view(-1).chunk(PIECES):
         kept = piece.clone()
-        # other values of the same kind: those of the piece, in another order
+        # other values of the same kind: those of the piece in another order, negated if floating-point
         piece.copy_(kept.roll(1).neg() if piece.is_floating_point() else kept.roll(1))
         if not same(_computed(reference, inputs), output):
             read += piece.numel() * piece.element_size()

@@ -193,14 +193,15 @@ class BlockCheck:
         self._kept.check()
 
     def _keep_one(self, calls: int) -> None:
-        """Perhaps keep the outputs of a random call, except outputs for which the reference makes no new memory."""
+        """Offer the outputs of a random call to KeptOutputs, except those that the reference does not make anew."""
         index = self._chance.randrange(calls)
         shared = overlapping(self._baseline.block.places())
         used_again = {number for what, *numbers in shared if what == TWO_CALLS for number in numbers}
         self._kept.offer(index, set(self._own_outputs(index, (self._candidate, self._baseline))) - used_again)
 
     def _difference(self, expected: Any, output: Any) -> tuple[float, float]:
-        """Return the result of the function `_difference`. Large outputs are compared in pieces, to save memory."""
+        """Return the largest error and its limit, as the function `_difference` does. Large outputs are compared in
+        pieces, to save memory."""
         cut = self._correctness.cut
         if cut is None or not (cut.cuts_output(expected) and cut.cuts_output(output)):
             return _difference(expected, output, self._precision)

@@ -85,7 +85,7 @@ def _at_least(taken: list[float], seconds: list[float]) -> list[float]:
 
 
 def at_rest_alike(blocks: Sequence[Took], trusted: Sequence[Took]) -> list[float]:
-    """Return the seconds of each block, charged for at least as long a stopping time as the trusted side needs."""
+    """Return the seconds of each block, with a stopping time of at least the trusted side's median."""
     usual = statistics.median(block.holding for block in trusted)
     return [block.seconds + max(0.0, usual - block.holding) for block in blocks]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Draw = Callable[[int], list[list[Any]]]
-    """Draws the inputs of this many calls."""
+    """A function that draws the inputs of the given number of calls."""
 
 
 class FreshInputs:

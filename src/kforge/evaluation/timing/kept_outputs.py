@@ -55,8 +55,9 @@ class KeptOutputs:
         return [kept.places for kept in self._kept]
 
     def offer(self, index: int, own: set[int]) -> None:
-        """Perhaps keep outputs of call `index` of the last block. `own` are the numbers of its outputs that are not
-        views.
+        """Keep outputs of call `index` of the last block if a slot is chosen for them, on both sides.
+
+        `own` are the numbers of its outputs that are not views.
 
         Raises Fault if the outputs that it replaces have changed.
         """
@@ -80,7 +81,7 @@ class KeptOutputs:
             then = [output[number][part].clone() for number, part in parts.items()]
         else:
             then = cloned(read())
-        # numbered as those of every call; the others lie nowhere
+        # one entry for each output, as for any call; those that are not kept get no address
         shown = [p if n in own else replace(p, offset=DESCRIBED_ONLY) for n, p in enumerate(places)]
         self._kept[slot : slot + 1] = [_Kept(shown, then, read)]
 

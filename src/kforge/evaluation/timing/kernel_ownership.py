@@ -38,7 +38,9 @@ class Seen:
     """Number of calls in the block."""
 
     def census(self, owner: Callable[[str], KernelOwner]) -> Trace:
-        """Return how much device time belongs to whom. Copies do not count, unless they are more than half of the time.
+        """Return the device time of the program's own kernels, of library kernels and of copies.
+
+        Copies count as neither, unless they take more time than all kernels: then they count as library.
 
         A kernel of the program that runs at the same time as a library's kernel adds nothing to the program's share: it
         might only wait.

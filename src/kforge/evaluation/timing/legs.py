@@ -7,8 +7,9 @@ no win: it must be faster also in the legs in which it is the candidate.
 On a machine that other processes load all the time, most of a block's seconds are spent waiting for a processor, and
 they vary by a factor of ten. The processor time of a program's busiest thread then varies by a few per cent. It is the
 time that a call takes on an idle machine, as long as its threads do not wait for each other. So processor time decides
-on such a machine, unless the clock contradicts it. Threads that work one after another have a low time of the busiest,
-too: where the winner spreads its work over more threads than the other program, the clock must show the win as well.
+on such a machine, unless the clock contradicts it. If threads work one after another, the busiest one also has little
+processor time. So if the winner spreads its work over more threads than the other program, the clock must show the win
+as well.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ class Legs:
     sittings: int = 0
 
     def standing(self, luck: float, *, spent: float = 0.0) -> HeadToHead:
-        """Return the finding so far. `luck` bounds process-to-process variation of one pair of processes."""
+        """Return the finding so far.
+
+        `luck` bounds process-to-process variation of one pair of processes, as a logarithm. `spent` is the number of
+        seconds that the session took so far, for the record.
+        """
         if not any(leg.samples.baseline for leg in self.legs):
             return HeadToHead(finding="undecided", spent=spent, reason="nothing could be timed")
         ours, theirs = self._merged(challenger_leads=True), self._merged(challenger_leads=False)
@@ -73,7 +78,7 @@ class Legs:
 
     @property
     def is_contended(self) -> bool:
-        """Whether other processes used the machine for nearly all of the time."""
+        """Whether other processes used the machine, and too few pairs were timed without them."""
         return self._pooled(challenger_leads=True).is_contended
 
     def is_settled(self, luck: float) -> bool:
@@ -99,8 +104,8 @@ class Legs:
         for samples in led:
             if samples.stocked or samples.held_back is not None:
                 return samples.unearned or samples.held_back or ""
-        # the candidate of a race is asked for its weights and outputs, which is work outside timed calls: what the
-        # other program did in the same role is no sign of anything
+        # the candidate of a race is asked for its weights and outputs, which is work outside timed calls. So what the
+        # other program did in the same role is subtracted
         displaced = _mean(each.displaced for each in led) - _mean(each.displaced for each in other) / ratio
         timed = _mean(sum(_worked(each)) * each.calls_per_block for each in led)
         if displaced > constants.DISPLACED_SHARE and displaced * timed > constants.ONE_TIME_SECONDS:
@@ -108,7 +113,7 @@ class Legs:
         outside = _mean(each.outside for each in led) - _mean(each.outside for each in other)
         if outside > constants.OUTSIDE_SHARE:
             return f"the program that seems faster used {outside:.0%} of the machine outside its timed calls"
-        if self.is_contended:  # calls one by one are timed by the clock
+        if self.is_contended:  # calls one by one are timed by the clock, which does not decide here
             return ""
         alone = [samples.one_by_one for samples in led if samples.gains_by_batching]
         slow = [found for found in alone if found is not None and found.low <= 1.0]
@@ -134,6 +139,10 @@ class Legs:
         return self._pooled(challenger_leads=challenger_leads, processor=self.is_contended, led_only=led_only)
 
     def _pooled(self, *, challenger_leads: bool, processor: bool = False, led_only: bool = False) -> PairedSamples:
+        """Return the pairs of all legs as one set of samples, with one program as the candidate.
+
+        `processor`: use processor time if it is known. `led_only`: only legs in which this program was the candidate.
+        """
         pooled = PairedSamples(looks=self.sittings)
         for leg in self.legs:
             if led_only and leg.challenger_leads != challenger_leads:
@@ -165,7 +174,7 @@ def _spreads_more(overlap: list[tuple[float, float]]) -> bool:
 
 
 def _worked(samples: PairedSamples) -> list[float]:
-    """Return the baseline's processor seconds a call, pair by pair; its seconds where those are not known."""
+    """Return the baseline's processor seconds per call for each pair; seconds by the clock if those are not known."""
     return [baseline for baseline, _ in samples.processor] or samples.baseline
 
 

@@ -118,7 +118,7 @@ class Race:
             constants.WARM_UPS
         ):  # their outputs need memory that was never allocated before
             self._both(self._inputs.take(samples.calls_per_block))
-        self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # count only blocks that count
+        self.baseline.orders.late_blocks = self.candidate.orders.late_blocks = 0  # warm-up blocks do not count
         # a program that warms up slowly must not shorten the race by that
         start = max(start, time.monotonic() - self.seconds / 2)
         load = LoadMeter(
@@ -285,8 +285,8 @@ class Race:
             self.check.end()
 
     def _time_one_by_one(self, samples: PairedSamples) -> None:
-        """Time a program that seems faster once more in paced blocks: a call's inputs appear only when the call before
-        is over.
+        """Time a program that seems faster once more in paced blocks: a call's inputs appear only when the previous
+        call is over.
 
         In a normal block all inputs are there at once, so a program could work on several calls together. In a paced
         block it cannot.
@@ -309,7 +309,7 @@ class Race:
             for side in order:
                 side.block.prepare(sets, paced=True, **options)
                 taken = side.block.run_paced()
-                # the first of several finds the caches as the other side has left them
+                # the first of several calls finds the caches as the other side has left them
                 took[id(side)] = taken[1:] or taken
             baseline, candidate = (
                 took[id(self.baseline)],
@@ -327,7 +327,7 @@ class Race:
         program."""
         self.candidate.block.prepare(self._inputs.take(samples.calls_per_block), **self._options())
         samples.whereabouts += self.candidate.block.trace(constants.LEAST_LOOKS)
-        if self.check is not None:  # the other side has not made these calls
+        if self.check is not None:  # the baseline has not made these calls
             self.check.begin()
 
     def _options(self) -> dict[str, Any]:

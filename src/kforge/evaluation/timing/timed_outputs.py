@@ -49,7 +49,7 @@ class TimedOutputs:
         try:
             outputs.must_agree(truth, output, case)
         except Fault:
-            defined = self._lookups.spared(truth, output)  # for odd rows: as given, they are in order
+            defined = self._lookups.spared(truth, output)  # odd rows may break a sorted order
             if defined is not None:
                 outputs.must_agree(truth, defined, case)
                 return
@@ -67,7 +67,7 @@ class TimedOutputs:
             must_write_alike(inputs, written, left, self._precision, case)
 
     def must_be_alike(self, expected: Any, output: Any, case: str, inputs: list[Any]) -> None:
-        """Raise Fault if an output differs from the baseline's. For results that depend on earlier calls."""
+        """Raise Fault if an output that depends on earlier calls differs from the baseline's."""
         most = self._correctness.outputs.largest_tolerance
         found = Beside(self._correctness.reference, inputs, self._precision, most).differs(expected, output, case)
         if found is not None:
@@ -88,7 +88,7 @@ class TimedOutputs:
                 raise Fault(Mismatch(kind="numerical", reason=reason, case=case))
 
     def reference_fails(self) -> bool:
-        """Return whether the reference itself has no result for the odd rows in the last timed inputs."""
+        """Return whether the reference fails for slight perturbations of any of the last timed inputs with odd rows."""
         sets = self._correctness.source.last_odd_sets()
         return any(fails_nearby(self._correctness.reference, inputs) for inputs in sets)
 

@@ -69,7 +69,7 @@ class Channel:
         """Return whether data has arrived that was not read yet. EOF does not count."""
         try:
             return self._readable(0.0) and bool(self._received(1, socket.MSG_PEEK))
-        except BlockingIOError:  # a byte out of band, which is not read like others
+        except BlockingIOError:  # an out-of-band byte, which a normal read does not return
             return True
         except OSError:
             return False
@@ -123,7 +123,7 @@ class Channel:
         remaining = end - time.monotonic()
         if remaining <= 0 or not self._readable(remaining, or_dead=True):
             raise SideTimedOut
-        if not self._readable(0.0):  # the peer died; what it sent before would still count
+        if not self._readable(0.0):  # the peer died, and has left no unread data
             raise SideDied
 
     def _readable(self, seconds: float, *, or_dead: bool = False) -> bool:

@@ -20,7 +20,7 @@ class RefereeSetup(WireMessage, kind=129):
     cache: str
     """Folder for kept measurements and builds."""
     work: str
-    """Folder for logs and for the folders of workers; it is removed with the judge."""
+    """Folder for logs and for the folders of workers. The judge removes it when it is closed."""
     tool_path: str
     """PATH of workers, for compilers."""
     private: str

@@ -1,7 +1,7 @@
 """Finds output elements that share a memory address. (torch)
 
-A caller can write to one output without changing another. A program that returns one row many times by a stride of
-zero, or the same memory for two calls, returns less memory than the reference does.
+A caller must be able to write to one output without changing another. A program that returns one row many times by a
+stride of zero, or the same memory for two calls, returns less memory than the reference does.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def share_elements(one: TensorRef, other: TensorRef, looks: _Looks | None = None
 def _counts_twice(ref: TensorRef, looks: _Looks) -> bool:
     """Return whether a tensor with interleaved strides has fewer addresses than elements.
 
-    A tensor that is too large to mark its addresses counts as such: nobody but an attacker makes one.
+    Returns True as well for a tensor that is too large to mark its addresses: no honest program makes one.
     """
     places = extent(ref.shape, ref.strides)
     repeats = any(size > 1 and stride == 0 for size, stride in zip(ref.shape, ref.strides, strict=True))

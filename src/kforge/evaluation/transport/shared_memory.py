@@ -126,7 +126,7 @@ class SharedRegion:
         refs = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorRef)]
         for ref, tensor in zip(refs, tensors_in(value), strict=True):
             if tensor.is_cpu and self.flat.is_cpu and tensor.is_contiguous():
-                # one thread: torch's other threads would go on spinning beside the side that is timed next
+                # with one thread: other threads of torch would go on spinning while the next side is timed
                 np.copyto(_bytes(self.view(ref)), _bytes(tensor))
             else:
                 self.view(ref).copy_(tensor.detach())
@@ -157,7 +157,7 @@ class SharedRegion:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         strides = tuple(leaf.stride())
-        if has_overlap(leaf):  # several elements at one address cannot be written: the tensor is sent expanded
+        if has_overlap(leaf):  # elements that share an address cannot be written one by one: each gets its own
             strides = tuple(torch.empty(leaf.shape, device="meta").stride())
         ref = TensorRef(_name(leaf.dtype), tuple(leaf.shape), strides, self._used)
         end = self._used + extent(ref.shape, ref.strides) * leaf.dtype.itemsize

@@ -163,6 +163,8 @@ class Fetch(WireMessage, kind=8):
 
 @dataclass(frozen=True)
 class FetchState(WireMessage, kind=9):
+    """Send these entries of the module's state."""
+
     names: Tree
 
 
@@ -176,7 +178,7 @@ class RecordProfile(WireMessage, kind=10):
 
 @dataclass(frozen=True)
 class Sanitize(WireMessage, kind=20):
-    """Tells a worker that it runs under a sanitizer: copy inputs to the heap, and build with these flags in
+    """Prepare for the sanitizer under which the worker runs: copy inputs to the heap, and build with these flags in
     `builds`."""
 
     builds: str
@@ -223,7 +225,7 @@ class Ready(WireMessage, kind=64):
 
 @dataclass(frozen=True)
 class Attached(WireMessage, kind=71):
-    """The address at which the worker has mapped a region. The referee does not rely on it being true."""
+    """The address at which the worker has mapped a region; may be a lie."""
 
     address: int
 
@@ -263,6 +265,8 @@ class Done(WireMessage, kind=67):
 
 @dataclass(frozen=True)
 class Profiled(WireMessage, kind=68):
+    """The profile that `RecordProfile` asked for; may be a lie."""
+
     rows: Tree
     """A list of (name, calls, seconds)."""
     timeline: Tree = None
@@ -300,7 +304,7 @@ class Failed(WireMessage, kind=69):
     log: str
 
 
-# --- judge and referee: both trusted, the documents are JSON -------------------------------------------------
+# --- orchestrator and referee: both trusted, the documents are JSON ------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class ShownAllocations:
         found: dict[int, str] = {}
         for tensor in tensors_in(outputs):
             one = self._holding(tensor.data_ptr()) if tensor.numel() else None
-            if one is not None:  # otherwise the referee reports that it sees nothing
+            if one is not None:  # otherwise the referee reports that it cannot see this output
                 found[one.base] = one.handle
         if found.items() <= self._told.items():
             return []

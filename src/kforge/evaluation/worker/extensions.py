@@ -70,12 +70,12 @@ def slim_first(build: Build, headers: Path) -> Build:
         sources, folder = [Path(source) for source in options["sources"]], Path(options["build_directory"]) / "slim"
         program = repr((sorted(options.items()), [source.read_text() for source in sources]))
         failed = folder / f"{hashlib.sha256(program.encode()).hexdigest()}.failed"
-        if not failed.exists():  # otherwise an earlier worker has found out
+        if not failed.exists():  # otherwise they have failed in an earlier worker
             try:
                 small = slim_headers.written_for(sources, headers, folder)
                 if small is not None:
                     return build(**options | _before(small, options))
-            except (OSError, RuntimeError):  # torch's own headers shall report the error, if there is one
+            except (OSError, RuntimeError):  # if the source is wrong, the build with torch's own headers reports it
                 failed.parent.mkdir(exist_ok=True)
                 failed.touch()
         return build(**options)
@@ -87,7 +87,7 @@ def _before(small: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     """Return the build options that put the small headers first."""
     return {
         "extra_include_paths": [*map(str, small), *options["extra_include_paths"]],
-        "extra_ldflags": [*options["extra_ldflags"]],  # torch adds to the list it is given
+        "extra_ldflags": [*options["extra_ldflags"]],  # a copy: torch adds to the list that it is given
         "verbose": False,  # the output of a failed attempt is not for the program's author
     }
 

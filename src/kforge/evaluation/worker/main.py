@@ -50,7 +50,7 @@ MAX_KERNEL_NAME = 1000
 
 
 class Worker:
-    """Runs one program: carries out the referee's orders, one method for each."""
+    """Runs one program: carries out the referee's orders. `serve` lists the method for each."""
 
     def __init__(self, channel: Channel, platform: platforms.Platform, build_cache: Path) -> None:
         self.channel = channel
@@ -123,7 +123,7 @@ class Worker:
     def sanitize(self, order: wire.Sanitize) -> wire.WireMessage:
         self.sanitized = True
         inline.configure(cache=Path(order.builds), flags=tuple(order.flags))
-        for name in order.variables:  # a compiler is not to run under it
+        for name in order.variables:  # compilers must not run under the sanitizer
             os.environ.pop(name, None)
         return wire.Ready()
 
@@ -138,7 +138,7 @@ class Worker:
         linecache.cache[order.filename] = (
             len(order.source), None, order.source.splitlines(keepends=True), order.filename,
         )  # fmt: skip
-        if "cpp_extension" in order.source:  # importing it takes a moment that other programs need not wait
+        if "cpp_extension" in order.source:  # only for programs that use it, because importing it takes time
             try_slim_headers()
         with kept_in(self.build_cache / "extensions"):
             code = compile(order.source, order.filename, "exec", dont_inherit=True)  # not our own `__future__` imports
@@ -148,7 +148,7 @@ class Worker:
 
     def construct(self, order: wire.Construct) -> wire.WireMessage:
         seed_generators(order.seed)
-        # a module may keep a tensor that it is given, and later values are written to the same memory
+        # cloned: a module may keep an argument, and later values are written to the same shared memory
         arguments = cloned(self.regions["inputs"].unpack(order.arguments, HOST))
         model = self.program(*arguments).to(self.device)
         self.model = model
@@ -180,10 +180,10 @@ class Worker:
 
     def call(self, order: wire.Call) -> wire.WireMessage:
         arguments = self.regions["inputs"].unpack(order.arguments, self.device)
-        # it guards what is on the heap, and not the edges of shared memory; a device's tensors are copies already
+        # a sanitizer guards the heap, but not the edges of shared memory; on a device, arguments are copies already
         if self.sanitized and torch.device(self.device) == HOST:
             arguments = cloned(arguments)
-        self.outputs = self.outputs[-1:]  # the one before stays: the referee looks at it again
+        self.outputs = self.outputs[-1:]  # the previous output stays, because the referee may read it again
         if order.poison:
             # freed at once, so that an uninitialised output of the candidate most likely holds NaN
             torch.full((order.poison // 4,), float("nan"), device=self.device)
@@ -212,20 +212,20 @@ class Worker:
             more = slot not in self.kept
             # other objects for the same memory, as with a caller that keeps a view of an output
             self.kept[slot] = pytree.tree_map(_detached, self.outputs[index])
-            # memory in their place, so that no timed call has to ask the system for it
+            # allocates and frees as much memory as is kept now, so that no timed call has to ask the system for it
             for tensor in tensors_in(self.kept[slot]) if more else ():
                 torch.zeros_like(tensor)
         self.outputs = []
         if self.memory is not None and self.shown is not None:
-            if not self.timed:  # memory of single calls is not needed again here, but by others
+            if not self.timed:  # this process no longer needs the memory of single calls, but others do
                 self.memory.trim()
                 self.shown.forget()
             self.shown.refresh()
         self.timed = True
-        # moves the outputs about, as the referee does with the inputs
+        # varies the addresses of outputs, as the referee varies those of inputs
         self.shift = torch.empty(64 * secrets.randbelow(1024), dtype=torch.uint8)
         self.block = [tuple(self.regions["inputs"].unpack(arguments, self.device)) for arguments in order.sets]
-        # what the referee has yet to write on a device, it drives out itself
+        # on a device the referee writes the inputs later, and then flushes the caches itself
         if order.flush and self.regions["inputs"].flat.is_cpu:
             self.adapter.flush()
         self.written_state = list(order.state)
@@ -234,7 +234,7 @@ class Worker:
     def go(self, order: wire.Go) -> wire.WireMessage:
         model, outputs = self.model, []
         calls, self.block = self.block[: order.calls], self.block[order.calls :]
-        gc.disable()  # garbage collection comes at random times, and takes as long as many a call
+        gc.disable()  # garbage collection comes at random times, and can take as long as a call
         if order.seed is not None:  # inside the timed part: a call must not know its seed before
             seed_generators(order.seed)
         with torch.no_grad():
@@ -265,12 +265,12 @@ class Worker:
     def _kept(self, outputs: list[Any], state: Any = None) -> tuple[list[Any], list[Any]]:
         """Keep the outputs of a block. Returns their addresses, and the device allocations that contain them and this
         state."""
-        if self.compiled:  # a replayed launch overwrites the earlier outputs, and this baseline's are not checked
+        if self.compiled:  # replaying a compiled call overwrites its earlier outputs; they are not checked
             outputs = outputs[-1:] * len(outputs)
         if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors_in(outputs[:1])):
-            outputs = pytree.tree_map(_resolved, outputs)  # memory does not say that it is meant otherwise
+            outputs = pytree.tree_map(_resolved, outputs)  # memory does not show a pending conjugation
             self.adapter.synchronize()
-        self.outputs += outputs  # those of the calls before stay, too: no call may overwrite them
+        self.outputs += outputs  # earlier calls of a paced block keep theirs: no call may overwrite them
         return addresses(outputs), [] if self.shown is None else self.shown.holding([*self.outputs, state, self.kept])
 
     def fetch(self, order: wire.Fetch) -> wire.WireMessage:
@@ -409,4 +409,4 @@ def serve(descriptor: int) -> None:
     try:
         Worker(channel, platform, build_cache).serve()
     except (SideDied, ChannelError):
-        return  # the referee is gone or has had enough of us
+        return  # the referee has closed the channel

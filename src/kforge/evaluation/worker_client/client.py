@@ -115,7 +115,7 @@ class WorkerClient:
         return said
 
     def close(self, patience: float = 10.0) -> None:
-        """Kill the worker."""
+        """Kill the worker, and wait up to `patience` seconds for its end. After a patience of 0, a later call waits."""
         self._process.kill(patience)
 
     # --- the program and its weights -------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class WorkerClient:
         self.orders.order(wire.SetState(self._inputs.share(state)), wire.Ready, self._call_deadline)
 
     def state(self, names: list[str]) -> dict[str, torch.Tensor]:
-        """Return copies of these entries of the program's state; empty if it returns something else."""
+        """Return copies of these entries of the program's state; empty if the worker answers with something else."""
         value = self.outputs.copy(self.orders.order(wire.FetchState(names), wire.Result, self._call_deadline))
         return value if isinstance(value, dict) else {}
 
@@ -165,7 +165,7 @@ class WorkerClient:
         """
         placed = self._inputs.places_of(arguments)
         shared = placed if placed is not None else self._inputs.share(list(arguments))
-        if placed is not None:  # the caller has freed its own inputs by now
+        if placed is not None:  # the caller has freed its own copy of the inputs by now
             self.access.make_room(math.inf)
         deadline = COMPILE_DEADLINE if compiling else self._call_deadline
         result = self._call_again_with_more_memory(wire.Call(shared, poison, seed), deadline)
@@ -179,7 +179,7 @@ class WorkerClient:
         try:
             return self.orders.order(order, wire.Result, deadline)
         except (Fault, EvaluationError) as error:
-            # torch keeps memory for later in every process; a timed block is never run twice on the same inputs
+            # torch caches freed memory in every process, also in the referee; timed blocks are never repeated like this
             if OUT_OF_MEMORY not in str(error) or not self.access.make_room(math.inf):
                 raise
             return self.orders.order(order, wire.Result, deadline)
@@ -225,7 +225,7 @@ class WorkerClient:
             raise self.orders.violation("its explanation of samples is malformed") from None
 
     def count(self, arguments: Sequence[Any], calls: int) -> None:
-        """Let a worker that runs under a profiler make calls for it."""
+        """Let a worker that runs under a profiler make calls for the profiler to record."""
         order = wire.CountedCalls(self._inputs.share(list(arguments)), calls)
         self.orders.order(order, wire.Ready, self._call_deadline + BUILD_DEADLINE)
 

@@ -59,10 +59,10 @@ between samples, and more than stopping and continuing takes."""
 
 
 class CodeSampler:
-    """Stops a running process at random moments, and collects in `found` where in which files its threads were.
+    """Stops a running process at random moments, and collects the code positions of its threads in `found`.
 
-    Sampling is done by a thread. It starts only after the process was continued: if it stopped the process earlier, it
-    would work against the thread that continues it.
+    A thread of this process takes the samples. It waits for `begin`: if it stopped the process earlier, it would work
+    against the code that continues the process.
     """
 
     def __init__(self, process: Process, looks: int) -> None:
@@ -103,17 +103,18 @@ class _Moment(NamedTuple):
     nanoseconds: int
 
     def is_again(self, before: _Moment) -> bool:
-        """Return whether the thread has hardly run since the sample `before`, because it waited for a core. Then it
-        counts once."""
+        """Return whether the thread has hardly run since the sample `before`, because it waited for a core. Then both
+        samples count as one."""
         return self.address == before.address and self.nanoseconds - before.nanoseconds < HARDLY_RUN
 
 
 class CodePosition(NamedTuple):
-    """Where a thread was: a mapped file, and the bytes from where the file is mapped first. The name is empty for code
-    that is in no file."""
+    """Where a thread was in the code."""
 
     file: str
+    """The mapped file. Empty for code in no file, or WRITABLE_CODE."""
     address: int
+    """Bytes from the lowest address at which the file is mapped."""
 
 
 def positions(pid: int, seen: dict[str, _Moment]) -> list[CodePosition]:
@@ -154,13 +155,13 @@ def _is_at_a_system_call(pid: int, address: int) -> bool:
 
 
 def census(files: Iterable[str], own: Collection[str] = ()) -> Trace:
-    """Count how many samples belong to whom. A file whose path contains one of `own` counts as the program's own."""
+    """Count the samples by the owner of their file. A file whose path contains one of `own` is the program's own."""
     owners = ["authored" if any(part in file for part in own) else owner(file) for file in files]
     return Trace(authored=owners.count("authored"), library=owners.count("library"), neither=owners.count("neither"))
 
 
 def owner(file: str) -> Owner:
-    """Return whose code a mapped file has. A file that is not installed belongs to the program."""
+    """Return whose code a mapped file contains. A file that is not installed belongs to the program."""
     path = file.removesuffix(" (deleted)")
     if path == WRITABLE_CODE:
         return "library"

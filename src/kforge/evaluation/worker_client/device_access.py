@@ -1,6 +1,6 @@
 """How the referee accesses the memory of a worker on a device: by handles of its allocations. (torch)
 
-Before it reads, it waits until the device is idle (`device_idleness.py`).
+Each timed order ends when the device is idle (`device_idleness.py`), so outputs are read from an idle device.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class DeviceAccess(OutputAccess):
     def learn(self, allocations: Tree) -> None:
         if not isinstance(allocations, list) or len(allocations) > MAX_ALLOCATIONS:
             raise ChannelError("the worker's report of its device memory is not a list of allocations")
-        if not allocations:  # those of the block before
+        if not allocations:  # the allocations have not changed since the last list
             return
         found = {}
         for entry in allocations:
@@ -123,16 +123,16 @@ class DeviceAccess(OutputAccess):
                     found[base] = self._open(handle)
                 case _:
                     raise ChannelError("the worker's report of its device memory is not a list of allocations")
-        # by where they are opened, since a handle can be spelled in several ways
+        # compared by the addresses at which they are opened, since one handle can be spelled in several ways
         if len({flat.data_ptr() for flat in found.values()}) < len(found):
             raise ChannelError("the worker reports one allocation of device memory at several addresses")
         self._allocations = sorted(found.items(), key=lambda pair: pair[0])
         self._opened = {handle: flat for handle, flat in self._opened.items() if any(flat is x for x in found.values())}
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:  # noqa: ARG002 - by handles
-        if 0 in ref.shape:  # it lies nowhere
+        if 0 in ref.shape:  # an empty tensor has no memory
             return torch.empty(ref.shape, dtype=getattr(torch, ref.dtype), device=self.device)
-        for mapping in self.inputs_in(pid):  # which only the referee can show to others
+        for mapping in self.inputs_in(pid):  # a worker cannot share this region by a handle of its own
             if mapping.begin <= ref.offset < mapping.end and self._inputs is not None:
                 return tensor_at(self._inputs[1], ref, ref.offset - mapping.begin)
         at = bisect.bisect_right(self._allocations, ref.offset, key=lambda pair: pair[0]) - 1

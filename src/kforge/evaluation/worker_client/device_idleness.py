@@ -41,7 +41,7 @@ class DeviceIdleness:
         """Wait until the device is idle, for at most these seconds. Returns when that was, and whether the device was
         still busy at first.
 
-        With `brief`, the device is not examined a second time.
+        With `brief`, the device counts as idle when it was seen idle once.
         """
         late = False
         end = time.monotonic() + seconds
@@ -58,7 +58,7 @@ class DeviceIdleness:
             queued, start = queued_seconds(), time.perf_counter()
             if self._is_idle():
                 return True
-            # it is not known what the device did while the host was busy with others: the check says nothing
+            # while this thread waited for a core of the host, the device may have been idle: that time does not count
             tries -= (time.perf_counter() - start) - (queued_seconds() - queued) >= QUIET_SECONDS
             if not tries:
                 break

@@ -1,7 +1,7 @@
 """Counts cycles, instructions and cache misses of a worker's threads, by the Linux kernel's performance events.
 
-The referee counts from outside, so a program cannot change the figures. Many virtual machines show no counters, and
-many systems give them to administrators only; then the reason is told.
+The referee counts from outside, so a program cannot change the figures. Many virtual machines have no counters, and
+many systems show them to administrators only. Then NoCounters is raised with the reason.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Counters:
 
 
 def _opened(number: int, event: Event, thread: int) -> int:
-    """Return a descriptor that counts an event in a thread, or the negative error number."""
+    """Return a file descriptor that counts an event in a thread; on failure, the negative error number."""
     flags = _DISABLED | _INHERIT | _USER_ONLY
     attributes = _ATTRIBUTES.pack(event.kind, _ATTRIBUTES.size, event.number, 0, 0, _TIMES, flags, 0, 0, 0)
     library = ctypes.CDLL(None, use_errno=True)

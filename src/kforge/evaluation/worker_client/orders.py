@@ -52,24 +52,24 @@ class BaselineFailedError(EvaluationError):
 
 
 class Took(NamedTuple):
-    """The times of one timed message to a worker (`wire.Go`), by the referee's clock and by the worker's."""
+    """The times of one timed order (`wire.Go`), by the referee's clock and by the worker's."""
 
     seconds: float
     """Seconds by the referee's clock, until the worker was stopped and its device idle."""
     holding: float = 0.0
-    """Seconds of that between the answer and the moment when everything on the host was stopped."""
+    """The part of `seconds` between the answer and the moment when all processes of the worker were stopped."""
     claimed: float = 0.0
     """Seconds by the worker's own clock or its device's, as the worker reports them."""
     around: float = 0.0
     """Seconds of the worker's own code around the calls of the previous timed order, as the worker reports them."""
     critical: float = 0.0
-    """Processor seconds of its busiest thread: what other processes use of the machine is no part of them."""
+    """Processor seconds of the worker's busiest thread (`critical_seconds`), which other processes do not lengthen."""
     total: float = 0.0
-    """Processor seconds of all its threads."""
+    """Processor seconds of all the worker's threads."""
 
 
 class Orders:
-    """The referee's end of one worker's channel.
+    """Exchanges orders and answers with one worker, and adds up the time that the worker uses.
 
     Methods raise Fault if the program fails, and EvaluationError if the program is trusted (a baseline).
     """
@@ -90,13 +90,13 @@ class Orders:
         self.worked = 0.0
         """Processor seconds of the worker process in timed orders."""
         self.helped = 0.0
-        """Processor seconds of its living descendants in timed orders."""
+        """Processor seconds of the worker's living descendants in timed orders."""
         self.helped_outside = 0.0
-        """Processor seconds of all its descendants outside timed orders."""
+        """Processor seconds of all the worker's descendants outside timed orders: an upper bound."""
         self.has_helpers = False
-        """Whether it had descendants after any timed order."""
+        """Whether the worker had descendants after any timed order."""
         self._last: Helpers | None = None
-        """Processor time of its descendants at the end of the last timed order."""
+        """Processor time of the worker's descendants at the end of the last timed order."""
 
     def attach(self, name: str, region: SharedRegion) -> int:
         """Give the worker a region of shared memory. Returns the address at which the worker says it has mapped it."""
@@ -111,7 +111,7 @@ class Orders:
         Raises EvaluationError if the device is still busy after the worker was killed: then another process works
         there.
         """
-        # a baseline has no reason to: if it seems to work, the machine is slow for a moment
+        # a baseline does not work without an order: if it seems to, the machine is slow for a moment
         if any(self._access.is_quiet() for _ in range(BUSY_LOOKS if self._trusted else 1)):
             return
         self._process.kill()
@@ -203,7 +203,7 @@ class Orders:
 
     def unreadable(self, error: ChannelError) -> Fault | EvaluationError:
         """Return the exception for a worker whose memory cannot be read."""
-        if self._process.has_ended():  # it was killed while it was held still, and has not lied
+        if self._process.has_ended():  # it was killed while it was stopped: its answer was not false
             return self.death()
         if isinstance(error, NotShownError):
             return self.failure(Rejected(rule="output_not_shared", reason=str(error)))
@@ -223,7 +223,7 @@ class Orders:
         """Continue the worker, send the order, wait for the answer, and stop the worker. A `Go` order is timed."""
         if not sent and self._channel.has_unread():
             raise ChannelError("it sent a message without an order")
-        # only where it is timed: threads are born in other orders, and each should find both cores
+        # only in timed orders: threads that start in other orders must not inherit a single processor
         timed = isinstance(order, wire.Go)
         spread = self._process.spread(aside=self._access.spins) if timed else None
         self._access.settle()
@@ -273,8 +273,10 @@ class Orders:
         return own_seconds(self._process.pid), helpers
 
     def _account(self, before: tuple[float | None, Helpers], seconds: float) -> float:
-        """Add the processor time of a timed order to the totals, and return that of the process. `before` is from
-        `_worked`, `seconds` the order's duration."""
+        """Add the processor time of a timed order to the totals. Returns the processor seconds of the worker process.
+
+        `before` is the result of `_worked` before the order. `seconds` is the duration of the order.
+        """
         (own, helpers), (now, helped) = before, self._worked()
         worked = now - own if own is not None and now is not None else seconds * host.threads()
         self.worked += worked

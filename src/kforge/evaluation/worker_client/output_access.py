@@ -53,7 +53,7 @@ class OutputAccess:
     sees = False
     """Whether the referee can read and write the worker's memory."""
     shown = False
-    """Whether the worker tells where its outputs lie, so that they need not be copied for the referee."""
+    """Whether the worker reports where its outputs lie, so that it need not copy them for the referee."""
     device_clock = False
     """Whether a worker times its blocks by its device's clock, which does not include the cost of starting them."""
     input_bytes = MAX_INPUT_BYTES
@@ -116,7 +116,7 @@ class OutputAccess:
         malformed."""
 
     def forget(self) -> None:
-        """Release these allocations. The device frees memory of a worker only when no process has it open."""
+        """Release the allocations from `learn`. A device frees memory of a worker only when no process has it open."""
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         """Return a tensor of a stopped worker; it is valid until the worker runs again. Raises ChannelError if it is
@@ -143,9 +143,9 @@ class OutputAccess:
         """Evict what this process has just written from the device's caches."""
 
     def finish(self, seconds: float, *, brief: bool = False) -> Finish:  # noqa: ARG002
-        """Wait until the worker's device is idle, for at most these seconds, and return when that was.
+        """Wait until the worker's device is idle, for at most these seconds. Returns the time when that was.
 
-        On a host there is nothing to wait for. With `brief`, the device is not examined a second time.
+        On a host there is nothing to wait for. With `brief`, the device counts as idle when it was seen idle once.
         """
         return Finish(time.perf_counter_ns(), late=False)
 
@@ -168,7 +168,7 @@ class HostAccess(OutputAccess):
         super().__init__()
         self._inputs: SharedRegion | None = None
 
-    def attach_inputs(self, region: SharedRegion, address: int) -> None:  # noqa: ARG002 - the kernel tells it better
+    def attach_inputs(self, region: SharedRegion, address: int) -> None:  # noqa: ARG002 - the kernel reports the true one
         self._inputs = region
 
     def detach_inputs(self) -> None:
@@ -186,7 +186,7 @@ class HostAccess(OutputAccess):
     def overwrite(self, pid: int, ref: TensorRef, edit: Edit) -> bool:
         return overwrite_in_process(pid, ref, edit)
 
-    def make_room(self, wanted: float) -> bool:  # noqa: ARG002 - what is free here is not asked: others need it, too
+    def make_room(self, wanted: float) -> bool:  # noqa: ARG002 - others need memory, too, so all is freed
         if self.saves:
             host.trim_memory()
         return self.saves

@@ -77,7 +77,7 @@ class OutputReader:
             value, view = described_if_over(self.most, result.value), self._where_it_lies
 
         def take(ref: TensorRef) -> torch.Tensor:
-            # described only: an output larger than any right answer; zeros of no storage stand for its shape
+            # an output larger than any right answer, whose values were not sent: expanded zeros have its shape
             if ref.offset < 0:
                 return torch.zeros((), dtype=getattr(torch, ref.dtype), device=self._access.device).expand(ref.shape)
             return view(ref).to(self._access.device, copy=not in_place)

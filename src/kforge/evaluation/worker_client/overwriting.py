@@ -102,7 +102,7 @@ def overwrite_in_process(pid: int, ref: TensorRef, edit: Edit) -> bool:
                 memory.seek(ref.offset + offset * itemsize)
                 memory.write(value)
     except OSError:
-        return not is_open  # a process that is gone, or a kernel that does not allow it, says nothing about the memory
+        return not is_open  # failing to open it says nothing about this memory
     return True
 
 
@@ -137,11 +137,15 @@ def _memory_of(dense: torch.Tensor) -> torch.Tensor:
 
 
 def _wrong_numbers(now: torch.Tensor, scale: float, chance: random.Random) -> torch.Tensor:
-    """Return a number for each of `now` that differs from it, and from any number that is no larger than the scale."""
+    """Return a wrong number for each number of `now`.
+
+    In masks and integers, 0 becomes 1 and others become 0. Other types get a number above the scale, or 0 if the number
+    itself is above the scale.
+    """
     if not (now.is_floating_point() or now.is_complex()):
         return (now == 0).to(now.dtype)
     scale = min(max(scale, LEAST_SCALE) if scale else 1.0, torch.finfo(now.dtype).max / 4)
     wide = torch.float64 if now.itemsize // (1 + now.is_complex()) == torch.float64.itemsize else torch.float32
     far = torch.tensor([(2 + chance.random()) * scale for _ in now], dtype=wide, device=now.device)
-    # a number this large was written here before: in a module that keeps it, it must not grow for ever
+    # such a large number was written here before: in a module that keeps its output, it must not grow further
     return torch.where(now.real.to(wide) > scale, torch.zeros_like(far), far).to(now.dtype)

@@ -97,7 +97,7 @@ class TimedBlock:
         which writes the inputs one by one; then caches are not flushed.
         """
         values = [list(arguments) for arguments in sets]
-        if self._is_first:  # memory of single calls is not needed again here, but by others
+        if self._is_first:  # this process no longer needs the memory of single calls, but others do
             self._outputs.forget()
         self._is_first = False
         self._access.make_room((ROOM + times * len(values)) * self._outputs.most)
@@ -128,10 +128,10 @@ class TimedBlock:
         for index, (shared, arguments) in enumerate(self._prepared):
             self._inputs.show(shared, arguments)
             took.append(self._go(1, brief=True))
-            # at once: what a call leaves for a later one must be missing
+            # read before the next call, so that work which a call leaves for a later one is missing
             inputs = None if self.inputs_are_intact(index) else cloned(self._inputs.now(shared))
             output, state = self.output(index), self._state()
-            # what is read on a device lies there still; what is read from a host's process is a copy already
+            # on a device these are views of the worker's memory; from a process on the host they are copies already
             left.append(
                 Left(*map(cloned, (output, inputs, state))) if self._access.shown else Left(output, inputs, state)
             )

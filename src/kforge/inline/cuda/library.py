@@ -215,7 +215,7 @@ class CudaKernel:
 
     def _plan(self, index: int, threads: Any, group_size: Any, shared: int) -> driver.LaunchPlan:
         """Return a checked launch plan. It is kept and reused for launches of the same shape. Raises LaunchError if the
-        kernel cannot be launched so."""
+        kernel cannot be launched in this shape."""
         size = geometry.group(self.signature.name, group_size, LIMITS)
         groups = geometry.grid(self.signature.name, threads, size, LIMITS)
         loaded = self._loaded.get(index) or self._load(index)

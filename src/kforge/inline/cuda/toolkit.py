@@ -37,7 +37,7 @@ class Compiler:
 
     library: Path
     version: str
-    """The version as exactly as the file names tell it, such as `13.0`."""
+    """The version, as precise as the file names state it, such as `13.0`."""
 
     @property
     def builtins(self) -> Path | None:
@@ -100,8 +100,8 @@ def _compilers() -> Iterator[Compiler]:
 
 
 def _full_version(library: Path, version: str) -> str:
-    """Return the most exact version known. A wheel's library has only the major version in its name; the file beside it
-    has more."""
+    """Return the most precise version known. A wheel's library has only the major version in its name; the file of its
+    built-in declarations has more."""
     companions = [file.name.partition(".so.")[2] for file in library.parent.glob("libnvrtc-builtins.so.*")]
     return max([version, *(one for one in companions if one.startswith(f"{version}."))], key=len)
 

@@ -57,8 +57,8 @@ def options(flags: tuple[str, ...], compiler: toolkit.Compiler) -> list[str]:
 
 
 def architecture_at_hand() -> str:
-    """Return the architecture of torch's current device. Without an initialized torch, that of the first device;
-    without a device, the default."""
+    """Return the architecture of torch's current device. If torch is not initialized, use the first device; without a
+    device, return the default."""
     try:
         return driver.load().architecture(_current_device())
     except ToolchainError:
@@ -115,7 +115,7 @@ def _newest() -> int | None:
 
 
 def _current_device() -> int:
-    # torch is not imported here: if nothing else has imported it, no device was chosen.
+    # torch is not imported here: if nothing else has imported it, no current device was chosen.
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0

@@ -10,7 +10,7 @@ from kforge.inline.errors import CompileError
 FOLDER = Path(__file__).parent.parent / "include"
 """Folder of the headers."""
 HEADER = "kforge/math.h"
-"""The header for sources. The others in its folder are parts of it."""
+"""The header that sources may include. The other files in its folder are parts of it."""
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](kforge/[^>\"\n]*)[>\"].*$", re.MULTILINE)
 
 

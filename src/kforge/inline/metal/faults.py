@@ -20,7 +20,7 @@ DIVISION, NO_RETURN, MATRIX, MEMORY_LIMIT, RECURSION = range(6, 11)
 THREADGROUP_LIMIT = 32 << 10
 _SEVERAL = 2**32 - 1
 _ENTRY = 64
-"""Most bytes of code before the first call in a function."""
+"""Size in bytes of the code at the beginning of a function in which its first call is expected."""
 _PLACE = re.compile(rf"{re.escape(SOURCE)}:(\d+)")
 
 

@@ -53,8 +53,8 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel function: a buffer, threadgroup memory, or a coordinate of the thread (of three or of
-    one number)."""
+    """One parameter of a kernel function: a buffer, threadgroup memory, or a coordinate of the thread. A coordinate has
+    one or three components."""
 
     name: str
     kind: Literal["buffer", "threadgroup", "triple", "single"]

@@ -28,13 +28,14 @@ _THREE = ctypes.c_uint * 3
 
 @dataclass(frozen=True)
 class Options:
-    """How launches are emulated."""
+    """Settings of the emulation of launches."""
 
     order: int = 0
-    """The order in which threads run: 0 forward, 1 backward; any other number is the seed of a random order."""
+    """The order in which threads run: 0 is forward, 1 is backward, and any other number is the seed of a random
+    order."""
     workers: int = 0
-    """Number of operating system threads that run threadgroups. 0: chosen for each launch. Kernels with atomics always
-    use one, so that results do not vary."""
+    """Number of operating system threads that run threadgroups; 0 chooses it for each launch. Kernels with atomics
+    always use one thread, so that results do not vary."""
     races: bool = True
     """Whether to detect data races, by comparing the memory accesses of different threads."""
 

@@ -229,8 +229,8 @@ class _Translator:
             self._instances.append((host, name, text.line(start), path))
 
     def _instance(self, start: int, stop: int, path: tuple[str, ...], host: str) -> None:
-        """Read `template [[host_name("x")]] kernel void f<float>(...);`. The form with decltype instead of void and
-        parameters is read as well."""
+        """Read an explicit instantiation: `template [[host_name("x")]] kernel void f<float>(...);`, or the form with
+        `decltype` instead of `void` and parameters."""
         text = self._text
         index, last = start + 1, -1
         while index < stop:

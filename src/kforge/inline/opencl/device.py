@@ -49,7 +49,7 @@ class Device:
         self.opencl = opencl
         self.native = native
         self.context = opencl.Context([native])
-        # recording the times of events makes a launch hardly slower
+        # recording the times of events adds almost nothing to a launch
         self.queue = opencl.CommandQueue(self.context, properties=opencl.command_queue_properties.PROFILING_ENABLE)
         self.description = _described(opencl, native)
         self.in_host_memory: bool = bool(native.host_unified_memory)
@@ -67,8 +67,8 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """A text with everything that decides whether a compiled program can be used again: names and versions of
-        platform, device and driver."""
+        """A text that identifies the device in the cache of compiled programs: names and versions of platform, device
+        and driver."""
         native = self.native
         platform = native.platform
         return "\n".join((platform.name, platform.version, native.name, native.version, native.driver_version))
@@ -76,7 +76,7 @@ class Device:
 
 def open_device() -> Device:
     """Return the device of this process. Raises ToolchainError if no driver offers a device."""
-    # a forked process must open the device anew: it has none of its parent's threads, which the driver needs
+    # a forked process must open the device again: fork does not copy the driver's threads
     return _opened(os.getpid())
 
 
@@ -117,7 +117,7 @@ def _chosen(opencl: Any) -> Any:
 def _platforms(opencl: Any) -> list[Any]:
     try:
         return list(opencl.get_platforms())
-    except opencl.Error:  # how the loader says that no driver is installed
+    except opencl.Error:  # the loader raises this if no driver is installed
         return []
 
 

@@ -18,7 +18,7 @@ _INTEGERS = {
     "ulong": (ctypes.c_uint64, ("uint64",)),
 }
 _LANES = {2: 2, 3: 4, 4: 4, 8: 8, 16: 16}
-"""Number of components of a vector type, and the number of components whose room it takes in memory."""
+"""For each number of components of a vector type, the number of components for which it takes memory."""
 
 
 def _elements() -> list[Element]:

@@ -61,7 +61,7 @@ class Device:
 
 def open_device() -> Device:
     """Return the device of this process. Raises ToolchainError if the packages are missing or there is no device."""
-    # a forked process must open the device anew: it has none of its parent's threads, which the driver needs
+    # a forked process must open the device again: fork does not copy the driver's threads
     return _opened(os.getpid())
 
 

@@ -26,7 +26,7 @@ _DEFAULT_GROUP = 256
 SOURCE = "kernel.cpp"
 """The name of the source in messages, as the prelude's last line has it."""
 _PLACE = re.compile(r"\S*\brtc_\d+\.cpp:(?P<line>\d+)")
-"""How SYCL's compiler names a line of the text that it compiled, in which the prelude comes first."""
+"""Matches a line number in a message of SYCL's compiler. It counts the lines of the prelude, too."""
 
 
 def build(source: str, flags: tuple[str, ...]) -> Library:

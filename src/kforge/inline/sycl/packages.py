@@ -16,7 +16,7 @@ RUNTIME, DRIVER = "intel-sycl-rt", "intel-opencl-rt"
 """Names of the packages. The second is the driver for the host's processors; GPUs have drivers of their own."""
 INSTALL = f"pip install {RUNTIME} {DRIVER}"
 _PROCESSORS = ("x86_64", "amd64")
-"""Names of the only processor for which Intel publishes these packages, as systems spell it."""
+"""The names that operating systems give to x86-64, the only processor for which Intel publishes these packages."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def find() -> Packages:
 
 @cache
 def _file(package: str, end: str) -> Path | None:
-    """Return the path of the file of a package whose path ends so. None if there is no such file or package."""
+    """Return the path of the package's file whose path ends with `end`. None if there is no such file or package."""
     try:
         files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:

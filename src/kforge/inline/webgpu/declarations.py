@@ -1,4 +1,4 @@
-"""What a launch must know about a WGSL source: its kernels, and the variables that take their arguments."""
+"""Records of the kernels in a WGSL source and of the variables that take their arguments. A launch needs them."""
 
 from __future__ import annotations
 
@@ -73,4 +73,4 @@ class Entry:
     read: frozenset[str]
     """Names of the buffers that the kernel reads, or may read."""
     group_bytes: int
-    """Bytes of workgroup memory, as far as the source states their number."""
+    """Bytes of workgroup memory. Variables whose size the source does not state are not counted."""

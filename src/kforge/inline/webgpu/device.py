@@ -1,7 +1,7 @@
 """The WebGPU device of this process, opened once, and its buffers, which are reused.
 
-`main` writes the device's description to a file. It is run in a separate process by programs that must not load the
-driver themselves.
+`main` writes the device's description to a file. Programs that must not load the driver themselves run it in a separate
+process.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Device:
 
     @contextmanager
     def buffer(self, size: int, usage: int) -> Iterator[Any]:
-        """Yield a buffer of at least this many bytes, for the `with` block. Its content is undefined."""
+        """Yield a buffer of at least this many bytes, which is valid inside the `with` block. Its content is
+        undefined."""
         room = _room(size)
         free = self._free.setdefault((room, usage), [])
         if free:
@@ -99,7 +100,7 @@ class Device:
 def open_device() -> Device:
     """Return the device of this process, opened at the first call. Raises ToolchainError if no device can be
     opened."""
-    # a forked process must open the device anew: it has none of its parent's threads, which the driver needs
+    # a forked process must open the device again: fork does not copy the driver's threads
     return _opened(os.getpid())
 
 

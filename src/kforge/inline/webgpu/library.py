@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kforge.inline.webgpu.declarations import Entry
 
 _ALIGNMENT = 4
-"""Every copy and every binding is a multiple of this many bytes."""
+"""The size of every copy and of every binding is a multiple of this many bytes."""
 
 
 def build(text: str, flags: tuple[str, ...]) -> Library:
@@ -70,8 +70,8 @@ class WebgpuKernel:
             self._pipeline(self._group(None))
 
     def __call__(self, *arguments: Any, threads: Any, group_size: Any = None) -> None:
-        """Copy the tensors to the device, run the kernel, copy the outputs back, and return when they are in host
-        memory.
+        """Copy the tensors to the device, run the kernel, copy the outputs back, and return when the outputs are in
+        host memory.
 
         `threads` and `group_size` are a number or up to three numbers; the package's docstring says how they relate to
         the source. Raises LaunchError if an argument does not fit the kernel or the device.

@@ -1,6 +1,6 @@
-"""Reads from a WGSL source what a launch must know: its kernels, the variables that each uses, and their types.
+"""Reads the kernels of a WGSL source, the variables that each kernel uses, and their types.
 
-`wgpu`'s Python interface has no reflection, so the text is parsed here. The compiler has checked the source before, so
+`wgpu`'s Python interface has no reflection, so the text is parsed here. The compiler has accepted the source before, so
 that this parser only has to understand valid sources.
 """
 

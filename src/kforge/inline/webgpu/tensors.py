@@ -40,7 +40,7 @@ _MARKS = {"i32": -(2**31) + 1, "u32": 2**32 - 2}
 
 @dataclass(frozen=True)
 class Passed:
-    """A tensor that is copied to the device and perhaps back."""
+    """A tensor argument of one launch: it is copied to the device, and back if the kernel may write it."""
 
     place: str
     """The name of the argument in messages."""

@@ -34,7 +34,11 @@ class Adapter(platforms.Adapter):
         return (*super().facts(), ("Compiler", f"{name} {self.versions().get(name, '')} with {' '.join(cxx.FLAGS)}"))
 
     def measure_peaks(self) -> Peaks:
-        """Return the rates that torch or plain C++ loops reach, whichever are higher, with those of the caches."""
+        """Return for each rate the higher of what torch and plain C++ loops reach, with the rates of the caches.
+
+        A processor's matrix unit for bfloat16 can raise the rate for float32 (`peaks.BFLOATS`). Raises CompileError or
+        ToolchainError if the loops cannot be built.
+        """
         import torch
 
         from kforge.platforms import peaks

@@ -82,28 +82,31 @@ extern "C" int64_t ticking(int64_t rounds, int64_t step) {
 """
 
 CHAINS, MANY_CHAINS = 12, 16
-"""Independent multiply-adds of a thread, which need a register each: with 16 vector registers, and with 32."""
+"""Number of independent multiply-adds per thread, each of which needs a register: with 16 vector registers, and with
+32."""
 WIDE = 64
-"""Bytes of vector registers from which on there are 32 of them on x86-64. Arm always has 32."""
+"""Width in bytes of vector registers from which x86-64 has 32 of them. Arm always has 32."""
 ARM_BYTES = 16
-"""Bytes of the vectors that compilers for Arm use for vectors of a fixed size."""
+"""Width in bytes of the loops' vectors on Arm, whatever the width of its scalable registers."""
 ROUNDS = 40_000
-"""Rounds of arithmetic in one call: some hundred microseconds, so that starting the threads costs little, and that
-there are calls between which the scheduler gives a processor to nobody else."""
+"""Rounds of arithmetic in one call, which take some hundred microseconds. That is long enough for starting the threads
+to cost little, and short enough for some calls not to be interrupted by the scheduler."""
 READ_BYTES = 16 << 20
-"""Least bytes that each thread reads in one call, for the same reason."""
+"""Bytes that each thread reads in one call, as far as whole passes over its data allow. Starting the threads
+then costs little."""
 SECONDS, LEAST_CALLS = 0.3, 20
-"""How long the calls of one loop are timed, and how often it is called at least. The quickest call counts."""
+"""Seconds for which the calls of one loop are timed, and the least number of calls. The fastest call counts."""
 BEYOND = 4
-"""A thread's data for a cache level has this many times the size of its share of the level before, so that little of it
-stays there."""
+"""Most bytes of a thread's data for a cache level, as a multiple of the thread's share of the previous level. With so
+much data, little of it stays in the previous level."""
 DISTINCT = 1.5
-"""A level whose half is not this many times larger than the level before cannot be measured apart from it."""
+"""A cache level is measured only if half of a thread's share of it is at least this many times its share of the
+previous level. Otherwise the two levels cannot be told apart."""
 
 
 def measured(general: Peaks) -> Peaks:
-    """Return the peaks that torch's operators have reached, raised to what C++ loops reach, with caches and clock.
-    Raises CompileError and ToolchainError."""
+    """Return the peaks of torch's operators, raised to what C++ loops reach, with the rates of the caches and the
+    clock. Raises CompileError or ToolchainError if the loops cannot be built."""
     threads = torch.get_num_threads()
     width, chains = _vectors()
     loops = inline.compile(_LOOPS, flags=[f"-DVECTOR_BYTES={width}", f"-DCHAINS={chains}"])
@@ -131,8 +134,8 @@ def measured(general: Peaks) -> Peaks:
 
 
 def consistent(rates: Sequence[float | None], memory: float) -> list[float | None]:
-    """Return the rates of cache levels, each raised to at least that of the next level, and of memory: a level that
-    seems slower than the one behind it was disturbed while it was measured."""
+    """Return the rates of cache levels, each raised to at least the rate of the next level and of memory. A level that
+    seems slower than the next one was disturbed while it was measured."""
     found: list[float | None] = []
     least = memory
     for rate in reversed(rates):
@@ -142,8 +145,8 @@ def consistent(rates: Sequence[float | None], memory: float) -> list[float | Non
 
 
 def data_by_level(levels: Sequence[CacheLevel], threads: int) -> list[tuple[CacheLevel, int | None]]:
-    """Return for each cache the bytes that a thread must read so that its data comes from there. None if the thread's
-    share of the cache is hardly larger than its share of the level before."""
+    """Return for each cache the bytes that a thread must read so that its data comes from there. None if half of the
+    thread's share of the cache is hardly larger than its share of the previous level (`DISTINCT`)."""
     found: list[tuple[CacheLevel, int | None]] = []
     before = 0
     for cache in levels:
@@ -164,7 +167,7 @@ def _vectors() -> tuple[int, int]:
 
 
 def _read_rate(loops: inline.Library, own: int, width: int, threads: int) -> float:
-    """Return the bytes per second at which all threads together read, each its own `own` bytes."""
+    """Return the bytes per second that all threads together read. Each one repeatedly reads `own` bytes of its own."""
     vectors = own // width // 8 * 8
     data = torch.ones(threads * vectors * width // 4, dtype=torch.int32)
     rounds = max(1, READ_BYTES // (vectors * width))
@@ -173,7 +176,7 @@ def _read_rate(loops: inline.Library, own: int, width: int, threads: int) -> flo
 
 
 def _best_rate(call: Callable[[], object], work: float) -> float:
-    """Return the work per second of the quickest of many short calls. On a busy machine few of them are undisturbed."""
+    """Return the work per second of the fastest of many short calls. On a busy machine few of them are undisturbed."""
     best, calls, end = math.inf, 0, time.perf_counter() + SECONDS
     while calls < LEAST_CALLS or time.perf_counter() < end:
         start = time.perf_counter()

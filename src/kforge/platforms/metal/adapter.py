@@ -76,5 +76,5 @@ class OnMac(GeneralAdapter):
 Base: Any = OnMac if sys.platform == "darwin" else Emulated
 
 
-class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
+class Adapter(Base):  # type: ignore[misc]  # the base depends on the machine
     """The adapter for this machine, one of the two above."""

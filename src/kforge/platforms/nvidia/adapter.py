@@ -118,8 +118,8 @@ class NvidiaAdapter(Adapter):
         return nvidia_conditions.Gauge.open(driver.load().bus_address(self._index()))
 
     def stopwatch(self) -> Callable[[], int]:
-        """Start measuring with events of the device, which do not count the host's time. The returned function gives
-        nanoseconds."""
+        """Start measuring with events of the device, which do not count the host's time. The returned function waits
+        for the device and returns nanoseconds."""
         import torch
 
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -194,7 +194,7 @@ class NvidiaAdapter(Adapter):
         """Return the rated bandwidth, from the clock and the width of the memory bus. None if a (virtual) device does
         not report them.
 
-        A kernel that only reads comes nearer to this rate than torch's sums, which are measured.
+        A kernel that only reads can come nearer to this rate than the copies and sums of torch that are measured.
         """
         native, index = driver.load(), self._index()
         hertz, bits = (

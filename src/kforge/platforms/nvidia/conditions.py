@@ -51,8 +51,8 @@ class Gauge:
         return cls(library, device) if asked else None
 
     def conditions(self) -> dict[str, str]:
-        """Return clocks, power, temperature, performance state and limits now, by name and in words. Clocks are shown
-        with their maximum."""
+        """Return the present clocks, power, temperature, performance state and limits, as texts by name. Clocks and
+        power are shown with their maximum."""
         power, cap = self._number("nvmlDeviceGetPowerUsage"), self._number("nvmlDeviceGetEnforcedPowerLimit")
         celsius = self._number("nvmlDeviceGetTemperature", _ON_THE_CHIP)
         state = self._number("nvmlDeviceGetPerformanceState")

@@ -1,4 +1,5 @@
-"""Decides by its name who wrote a kernel. The program's own kernels are those that its source defines.
+"""Decides by a kernel's name whether the program or a library wrote it. The program's own kernels are those that its
+source defines.
 
 Names are read from the program's text: from C++ in strings, and from functions that a decorator named `jit` compiles. A
 kernel whose name is computed at build time is not found there, and counts as a library's. A program could define an
@@ -45,8 +46,8 @@ _LENGTH = re.compile(r"\d+")
 
 
 def owners(program: str) -> Callable[[str], KernelOwner]:
-    """Return a function that says who wrote a kernel, by the name that a profiler gives it. The program must be valid
-    Python."""
+    """Return a function that gives the author of a kernel, by the name that a profiler gives the kernel. The program
+    must be valid Python."""
     own = frozenset(authored(program))
 
     def owner(kernel: str) -> KernelOwner:

@@ -44,7 +44,7 @@ class _Bytes:
 
 
 class NvidiaMemory:
-    """Implements `DeviceMemory` for one NVIDIA GPU. See there for what each method returns and raises."""
+    """Implements `DeviceMemory` for one NVIDIA GPU. The protocol says what each method returns and raises."""
 
     alignment = 512
 
@@ -63,8 +63,8 @@ class NvidiaMemory:
         return self._tensor(address.value, size, lambda: self._call("cuMemFree_v2", address))
 
     def export(self, address: int) -> Allocation:
-        """Return the allocation that contains this address. Handles are cached, because this runs inside timed blocks,
-        where it would show for large outputs."""
+        """Return the allocation that contains this address. Handles are cached, because this method runs inside timed
+        blocks, where making handles of large outputs would be measurable."""
         base, size = self._range(address)
         key = (base, self._identity(base))
         if key not in self._exported:

@@ -24,7 +24,7 @@ METRICS = (
     # occupancy; what limits it comes with every launch
     "sm__warps_active.avg.pct_of_peak_sustained_active",
     "sm__maximum_warps_per_active_cycle_pct",
-    # stalls, and the time they are a share of
+    # stall reasons, and the latency of which each is a part
     "smsp__issue_active.avg.pct_of_peak_sustained_active",
     "smsp__average_warp_latency_per_inst_issued.ratio",
     "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
@@ -91,7 +91,7 @@ def counting(command: str) -> tuple[str, ...]:
     """Return the command line that is put before a program to read its counters."""
     return (
         command, "--csv", "--page", "raw", "--metrics", ",".join(METRICS),
-        # locking the clocks needs rights, and would measure another state of the device than the timed one
+        # locking the clocks needs privileges, and would profile the device in another state than the timed one
         "--clock-control", "none",
         # record only what runs inside `recording`: neither the code that makes inputs nor a compiler's process
         "--profile-from-start", "off", "--target-processes", "application-only",

@@ -89,6 +89,6 @@ def lower(make: Callable[[], Callable[..., Any]], arrays: tuple[Any, ...]) -> st
     with tpu.force_tpu_interpret_mode(False):
         try:
             return str(export.export(jax.jit(make()), platforms=[TARGET])(*shapes).mlir_module())
-        except Exception as error:  # whatever JAX raises
+        except Exception as error:  # JAX may raise any error here
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise CompileError(f"the kernel does not lower for a TPU: {reason}", str(error)) from None

@@ -37,7 +37,7 @@ def sanitizer(version: str) -> Sanitizer:
 
 
 def without_kernels(source: str) -> str | None:
-    """Return why a program has nothing to check. None if it has a Pallas kernel."""
+    """Return why a program contains nothing to check. None if it has a Pallas kernel."""
     return None if "pallas_call" in source else "it has no Pallas kernel"
 
 
@@ -54,7 +54,7 @@ def plant(error: str) -> None:
     def kforge_planted_race(x: Any, out: Any, scratch: Any, semaphore: Any) -> None:
         copy = tpu.make_async_copy(x, scratch, semaphore)
         copy.start()
-        out[...] = scratch[...]  # it may not have arrived
+        out[...] = scratch[...]  # the copy may not have arrived
         copy.wait()
 
     shape = jax.ShapeDtypeStruct((8, 128), jnp.float32)

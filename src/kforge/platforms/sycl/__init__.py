@@ -1,1 +1,1 @@
-"""The platform for SYCL C++, by Intel's packages on PyPI: Intel GPUs, and the host's processors."""
+"""The platform for SYCL C++ on Intel GPUs and on the host's processors, with Intel's packages from PyPI."""

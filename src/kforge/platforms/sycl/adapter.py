@@ -1,4 +1,4 @@
-"""The adapter for SYCL, by the runtime and compiler in Intel's packages on PyPI, for Linux on x86-64 only."""
+"""The adapter for SYCL, with the runtime and compiler from Intel's packages on PyPI, for Linux on x86-64 only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Adapter(ElsewhereAdapter):
     nodes = ("/etc/OpenCL/vendors", "/dev/dri/*", "/dev/dxg")
 
     def probe(self) -> str | None:
-        # before anything else: a missing package cannot be installed on another machine
+        # checked first: on other machines, the advice to install the packages would be useless
         if (reason := packages.unsuited_machine()) is not None:
             return reason
         try:
@@ -38,5 +38,5 @@ class Adapter(ElsewhereAdapter):
         return frozenset(name for name, there in (("fp64", told["doubles"]), ("fp16", told["halves"])) if there)
 
     def environment(self) -> dict[str, str]:
-        # the number of threads on which Intel's driver for processors runs groups
+        # the number of threads in which Intel's driver for processors runs thread groups
         return {"DPCPP_CPU_NUM_CUS": str(host.threads())}

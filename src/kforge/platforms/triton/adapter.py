@@ -42,7 +42,7 @@ Base: Any = NvidiaAdapter if missing_device() is None else Interpreted
 """The base class of the adapter on this machine. It is chosen once, because the device does not change during a run."""
 
 
-class Adapter(Base):  # type: ignore[misc]  # a base that is chosen
+class Adapter(Base):  # type: ignore[misc]  # the base depends on the machine
     """The adapter for Triton: on an NVIDIA GPU if the machine has one, else in Triton's interpreter on the host.
 
     The choice is made once, when this module is imported. Programs in the interpreter are verified, and not timed.

@@ -64,4 +64,4 @@ def _build(folder: str) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(0)  # leaves the folder as it is now
+        os._exit(0)  # skips exit handlers, and leaves the folder as it is now

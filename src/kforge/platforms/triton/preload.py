@@ -1,4 +1,4 @@
-"""Does Triton's one-time work of a process before workers are forked from this process.
+"""Does Triton's one-time work per process before workers are forked from this process.
 
 Nothing here uses a device. The functions fill Triton's own caches through private names (of versions 3.6 to 3.9). If a
 name is missing or fails, every worker does that work itself, later and with the same result. The interpreter has no
@@ -22,7 +22,7 @@ known before the fork. Each costs some milliseconds once."""
 
 
 def preload() -> None:
-    """Do Triton's one-time work of a process, so that workers forked later need not do it. Raises ImportError without
+    """Do Triton's one-time work per process, so that workers forked later need not do it. Raises ImportError without
     Triton."""
     import triton
     import triton.language

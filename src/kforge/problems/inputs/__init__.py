@@ -1,1 +1,2 @@
-"""Draws inputs of other kinds than the problem's own, and finds out what may be varied. (torch)"""
+"""Draws inputs that differ in kind from the problem's own, and finds out which properties of inputs may be varied.
+(torch)"""

@@ -1,10 +1,11 @@
-"""Makes other integers, masks and zeros than given, where the given ones are data and not structure. (torch)
+"""Draws integers, masks and positions of zeros that differ from the given ones, as far as these are data and not
+structure. (torch)
 
-What all draws show about an integer tensor is kept: its range, ascending order with fixed ends (offsets), distinct
-values (permutations), and a constant sum (lengths). Booleans get other densities; rows with exactly one true element
-keep that. Zeros and infinities of a floating-point tensor move to other positions, if they vary with the seed. Integers
-that are one number throughout (a mask of ones, full lengths) become anything down to zero, and zeros become zeros and
-ones.
+Everything that is true of an integer tensor in all draws is kept: its range, ascending order with fixed ends (offsets),
+distinct values (permutations), and a constant sum (lengths). Booleans get other densities; rows with exactly one true
+element keep exactly one. Zeros and infinities of a floating-point tensor move to other positions, if they vary with the
+seed. Integers that are one number throughout (a mask of ones, full lengths) become any numbers down to zero, and zeros
+become zeros and ones.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Variation(Protocol):
 
 
 _Vary = Callable[[Tensor, "Leaf", torch.Generator], Tensor]
-"""Returns other values for one tensor, given what is known about it."""
+"""A function that returns other values for one tensor, given the facts that are known about it."""
 MOST_SAMPLED = 1 << 24
 """Most random numbers that are sorted to draw distinct values. Longer ranges are drawn in parts."""
 DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -83,7 +84,7 @@ def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> T
     low, high = (0, 1) if leaf.kind == "boolean" else (int(leaf.low), int(leaf.high))
     constant = _integers(low, high, (rows.shape[0], 1), generator)
     extremes = low + (high - low) * _integers(0, 1, rows.shape, generator)
-    # in a vector, blocks have different kinds; else rows
+    # each row has one kind of values; in a vector each block has one
     blocks = (rows.shape[0], 1) if rows.shape[0] > 1 else (1, -(-rows.shape[1] // BLOCK))
     kinds = _integers(0, 2, blocks, generator)
     kinds = kinds if rows.shape[0] > 1 else kinds.repeat_interleave(BLOCK, 1)[:, : rows.shape[1]]
@@ -114,7 +115,7 @@ def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tenso
     if (leaf.kind == "integer" and not leaf.is_one_number) or leaf.one_true:
         return _shuffled(given, leaf, generator)
     flipped = torch.rand(given.shape, generator=generator, device=generator.device).to(given.device) < DENSITIES[0]
-    if given.dim() and given.shape[-1] > 1:  # so that no row becomes all false where it was not
+    if given.dim() and given.shape[-1] > 1:  # so that a row that begins with a true element keeps it
         flipped[..., 0] = False
     return given ^ flipped.to(given.dtype)
 
@@ -140,8 +141,8 @@ def _in_order(values: Tensor, given: Tensor, leaf: Leaf) -> Tensor:
 
 
 def fixed_ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
-    """Return whether ascending rows all begin with the smallest value, and whether they all end with the largest (1 or
-    0)."""
+    """Return whether ascending rows all begin with the smallest value, and whether they all end with the largest, each
+    as 1 or 0."""
     if not leaf.ascending:
         return 0, 0
     return int(bool((rows[:, 0] == leaf.low).all())), int(bool((rows[:, -1] == leaf.high).all()))
@@ -166,7 +167,7 @@ def _moved_zeros(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tenso
 
 
 def _moved_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator, *, some_finite: bool = False) -> Tensor:
-    """Return the tensor with its infinities and NaN at other positions. Every row has another density of them.
+    """Return the tensor with its infinities and NaN at other positions. Each row has its own density of them.
 
     With `some_finite`, each row has at least one finite element, which a softmax needs.
     """
@@ -193,8 +194,8 @@ def _shuffled_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator) 
 
 
 def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
-    """Return a variation that changes the tensors to which `applies` applies. Strides stay, and a shared tensor stays
-    shared."""
+    """Return a variation that changes the tensors for whose facts `applies` returns True. Strides stay the same, and a
+    tensor that is given twice stays one tensor."""
 
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         fresh: dict[int, Tensor] = {}
@@ -217,8 +218,8 @@ def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
 
 
 def _changed(given: Tensor, vary: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return a changed tensor with the same strides. An expanded dimension is changed once, overlapping windows in
-    their memory."""
+    """Return a changed tensor with the same strides. An expanded dimension is changed once. Of windows that overlap in
+    memory, the memory is changed."""
     kernel = unexpanded(given)
     if overlaps(kernel):
         return in_memory(given, lambda vector: torch.empty_like(vector).copy_(vary(vector)))
@@ -227,7 +228,7 @@ def _changed(given: Tensor, vary: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _with_these(leaf: Leaf, given: Tensor) -> Leaf:
-    """Return what is known about an integer tensor, with its range extended to the values of this draw."""
+    """Return the facts about an integer tensor, with the range extended to the values of this draw."""
     if leaf.kind != "integer" or leaf.is_one_number:
         return leaf
     low, high = (int(each) for each in given.aminmax())
@@ -260,6 +261,6 @@ DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
         ),
     }
 )
-"""For each case, its variation and milder ones, which are tried if the reference does not accept the first."""
+"""For each case, its variation, followed by milder ones that are tried if the reference does not accept it."""
 shuffled = varying(_shuffled, lambda leaf: leaf.kind in ("floating", "integer"))
 """Returns every floating-point and integer tensor with its rows in another order, unless they are ascending."""

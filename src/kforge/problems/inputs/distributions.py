@@ -33,13 +33,13 @@ from kforge.problems.inputs.structure import Leaf, Structure, symmetric
 Draw = Callable[[Tensor, torch.Generator], Tensor]
 """A function that returns random values in the shape of a given tensor."""
 Replace = Callable[[Tensor, "Leaf | None", torch.Generator], Tensor]
-"""A function that returns a new tensor in place of a given one. Its second argument is what is known about the
-tensor."""
+"""A function that returns a new tensor in place of a given one. Its second argument holds the facts that are known
+about the tensor."""
 
 
 class Distribution(Protocol):
-    """Makes new inputs from given ones. `structure` is what several draws of the inputs have in common, if that is
-    known."""
+    """Makes new inputs from given ones. `structure` holds what several draws of the inputs have in common; None if that
+    is unknown."""
 
     def __call__(
         self, inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None
@@ -55,7 +55,7 @@ HUGE = 2.0**14
 """Magnitude of `huge`, for problems that scale their inputs down first. The case is dropped if the reference
 overflows."""
 BELOW = 100.0
-"""Values of the distribution `negative` are below minus this: exp(-100) is nearly zero in single precision."""
+"""All values of the distribution `negative` are at most minus this: exp(-100) is nearly zero in single precision."""
 EXPONENTS = 8
 """Largest power of two by which rows are scaled in the distribution `mixed_scale`, up or down."""
 SHRINKING = 3
@@ -96,8 +96,8 @@ def _huge(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _edges(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return rows whose first or last element is far larger than the others. This detects a loop that leaves one of
-    them out."""
+    """Return rows whose first or last element is far larger than the others. This detects a loop that leaves out the
+    first or the last element."""
     values = _normal(like, generator)
     if like.dim() == 0 or like.numel() == 0:
         return values
@@ -145,7 +145,7 @@ def _working_dtype(like: Tensor) -> torch.dtype:
     return torch.float64 if like.dtype == torch.float64 else torch.float32
 
 
-# --- structure: what the given tensor shows about itself ------------------------------------------------------
+# --- structure: what the given tensor shows about the problem ------------------------------------------------------
 
 
 def _in_place_of(
@@ -172,7 +172,7 @@ def _in_place_of(
         values.masked_fill_(kernel == 0, 0)
     if odd is not None and not _is_never_finite(leaf):
         values = torch.where(odd, kernel.to(values.dtype), values)
-    if values.stride() == given.stride() and values.dtype == given.dtype:  # the usual case, and some tensors are large
+    if values.stride() == given.stride() and values.dtype == given.dtype:  # usually true, and saves a copy
         return values.requires_grad_(given.requires_grad)
     fresh = torch.empty_strided(kernel.shape, given.stride(), dtype=given.dtype, device=given.device)
     fresh.copy_(values)
@@ -279,14 +279,14 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
     """
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-        if given.dim() == 0 and free:  # one number has no rows of other kinds
+        if given.dim() == 0 and free:  # a single number has no rows, so one draw replaces it
             number = int(torch.randint(len(pool), (), generator=generator, device=generator.device))
             return _in_place_of(given, pool[number], leaf, generator, free=True)
         if given.dim() == 0 or given.numel() == 0 or overlaps(given) or in_order(leaf):
             return given
         if symmetric(given, leaf):
             return _scaled_on_both_sides(given, generator)
-        # rows are all but the last dimension; sometimes whole samples differ instead
+        # usually each row along the last dimension has its own kind; sometimes each whole sample has
         by_sample = given.dim() > 1 and bool(torch.randint(2, (), generator=generator, device=generator.device))
         rows = (given.shape[0], *[1] * (given.dim() - 1)) if by_sample or given.dim() == 1 else (*given.shape[:-1], 1)
         kinds = torch.randint(4, rows, generator=generator, device=generator.device).to(given.device)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 ASYMMETRIC, FILLED = "asymmetric", "filled_zeros"
-"""Names of the kinds of structure that cases remove: symmetry, and zeros at fixed positions. Names of cases begin with
-them."""
+"""Beginnings of the names of the cases that remove a structure: symmetry, or zeros at fixed positions."""
 MOST_IMPOSED = 3
 """Most cases for one kind of structure. In each, one input loses it; in the last, all remaining inputs."""
 LARGEST_PART = 0.5

@@ -1,4 +1,4 @@
-"""What the cases are on which a program is verified, a line each, for people and for prompts."""
+"""Describes the cases on which a program is verified, one line each, for people and for prompts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALWAYS = {
     "minute": "one input is about 2^-50, the others as given; only gross errors count",
     "outside": "an input leaves the interval of its given values; only gross errors count",
 }
-"""Kinds of cases for floating-point inputs, by the beginning of their names."""
+"""Descriptions of the cases for floating-point inputs and weights, by kind."""
 INTEGERS = {
     "other_integers": "other integers of the given range",
     "skewed_integers": "integers of which a few are much more frequent than others",
@@ -34,23 +34,23 @@ INTEGERS = {
     "no_marks": "rows of a mask without any true element",
     "several_marks": "rows of a mask with several true elements",
 }
-"""Kinds of cases for integer and boolean inputs."""
+"""Descriptions of the cases for integer and boolean inputs, by kind."""
 STRUCTURE = {
     "moved_zeros": "zeros or infinities at other places than given",
     "unordered": "inputs that are given in ascending order, in another order",
     "asymmetric": "a symmetric input that is no longer symmetric",
     "filled_zeros": "zeros at fixed places that are no longer zero",
 }
-"""Kinds of cases for inputs with a structure that the module does not need."""
+"""Descriptions of the cases for inputs with a structure that the module may not need, by kind."""
 SCALARS = {
     "other_scalars": "other Python numbers and flags among the arguments",
     "ordinary_scalars": "ordinary numbers in place of very small or very large ones",
     "negated_scalars": "a Python number with the other sign",
     "turned_flags": "a flag that is turned",
 }
-"""Kinds of cases for Python numbers among the arguments of `forward`."""
+"""Descriptions of the cases for Python numbers and flags among the arguments of `forward`, by kind."""
 CASES = {**ALWAYS, **INTEGERS, **STRUCTURE, **SCALARS}
-"""Every kind of case, by the beginning of its name."""
+"""Descriptions of all cases, by kind."""
 
 
 def kind(case: str) -> str:
@@ -59,6 +59,6 @@ def kind(case: str) -> str:
 
 
 def explained(case: str) -> str:
-    """Return the name of a case with what it is; the name alone where the kind is not known."""
+    """Return the name of a case with its description; the name alone if its kind is unknown."""
     words = CASES.get(kind(case), "")
     return f"{case} ({words})" if words else case

@@ -1,10 +1,10 @@
-"""Gives masks with a fixed number of true elements per row other numbers of them. (torch)
+"""Gives other numbers of true elements to masks that have a fixed number of them in each row. (torch)
 
-A mask whose rows have one true element (a mark) in every draw, or a fixed number of ones, keeps that in all other
-cases, because a module may need it (a one-hot code). But a module that adds up the marked elements accepts any number
-of marks, and a program that looks for one mark only is wrong for its user. So there is a case with rows without marks
-(`no_marks`), and one with rows of several (`several_marks`). Whether the module accepts them is tried: its outputs must
-be finite and have the same sizes.
+A mask whose rows have one true element (a mark) in every draw, or another fixed number of marks, keeps that number in
+all other cases, because a module may need it (a one-hot code). But a module that adds up the marked elements accepts
+any number of marks, and a program that looks for one mark only is wrong for its user. So there is a case with rows
+without marks (`no_marks`), and one with rows of several marks (`several_marks`). Whether the module accepts them is
+tried: its outputs must be finite and have the same shapes.
 """
 
 from __future__ import annotations

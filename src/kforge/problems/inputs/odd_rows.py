@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 FEW, BLOCKS, MOST_ELEMENTS = 8, 64, 8
-"""How much of an input is made odd (unlike all other values): at most one row in FEW; in a vector, one of BLOCKS
-blocks; or at most MOST_ELEMENTS single elements. Hardly any sample of the input contains an odd value."""
+"""Largest part of an input that is made odd (unlike all other values): one row in FEW; in a vector, one of BLOCKS
+blocks; or MOST_ELEMENTS single elements. Hardly any sample of the input contains an odd value."""
 MOST_SPOILT_SETS, MOST_SPOILT_ROWS = 4, 2
-"""Most sets of inputs with odd rows in a timed block, and most odd rows in a set. Each row takes a dozen operations,
-which must not take long compared with drawing."""
+"""Most sets of inputs with odd rows in a timed block, and most odd rows in a set. Each odd row costs about twelve
+operations, which must not take long compared with drawing the inputs."""
 LEAST_SAMPLES = 4
 """If the first dimension is shorter than this, no whole sample is made odd, because it would be a large part of the
 input."""

@@ -1,10 +1,11 @@
-"""Makes inputs outside the values that a problem gives: negative, above one, or of very different magnitudes. (torch)
+"""Draws inputs outside the range of a problem's own values: negative, above one, or of very different magnitudes.
+(torch)
 
-In the other distributions a tensor without negative values gets none, and one within [0, 1] stays there, because it may
-hold variances or probabilities. But most such tensors come from `torch.rand` and could have any values, and a program
-that is right only up to one is wrong for its user. So each tensor leaves its interval in a case (`outside`). All
-tensors also get other magnitudes (`enormous`, `minute`), first together and then one by one. A case is dropped if the
-reference has no finite result, and a program is judged for gross errors only
+In the other distributions a tensor without negative values gets none, and a tensor within [0, 1] stays there, because
+it may hold variances or probabilities. But most such tensors come from `torch.rand` and could have any values. A
+program that is right only for values up to one is wrong for its user. So each such tensor leaves its interval in a case
+(`outside`). All tensors also get other magnitudes (`enormous`, `minute`), first together and then one by one. A case is
+dropped if the reference has no finite result, and a program is judged for gross errors only
 (`evaluation/correctness/beyond_given_values.py`).
 """
 
@@ -35,8 +36,8 @@ LARGE_WEIGHTS = "large_weights"
 MOST_OUTSIDE = 3
 """Most cases with a tensor outside its interval. If there are more tensors, several leave it together."""
 OVER_ONE = f"{OUTSIDE} #{MOST_OUTSIDE}"
-"""The case in which tensors of a single value, such as a time step, are over one. Other tensors have rows of both kinds
-in one case: over one and below zero."""
+"""Name of the case in which tensors with one value throughout, such as a time step, are over one. Other tensors have
+rows of both kinds in one case: over one and below zero."""
 MOST_SCALED = 3
 """Most cases in which one tensor is enormous, or very small, and the others are as given. If there are more tensors,
 several are changed together."""
@@ -78,11 +79,11 @@ def variations(name: str, structure: Structure) -> list[Distribution]:
 
 
 def singly(name: str, structure: Structure) -> dict[int, list[Distribution]]:
-    """Return for each tensor that the case of that name changes together with others the distributions that change it
-    alone.
+    """Return, by position, the distributions that change one tensor alone, for each tensor that the case changes
+    together with others.
 
-    A tensor that must not be negative would otherwise hide all others. Empty if the case changes one tensor only, or
-    all, because there are separate cases for each of them.
+    They are needed because one tensor that must not be negative makes the case fail for all of its tensors. Empty if
+    the case changes one tensor only, or all, because there are separate cases for each of them.
     """
     chosen = _chosen(name, structure)
     if len(chosen) < 2 or name in (ENORMOUS, MINUTE, OVER_ONE):
@@ -113,14 +114,14 @@ def _of_magnitude(kind: str, chosen: Sequence[int], structure: Structure) -> lis
     draws = [_scaled(exponent) for exponent in EXPONENTS[kind]]
     free = [drawn(draws[0], free=True)] if set(chosen) & set(_confined(structure)) else []
     every = [*free, *(drawn(draw) for draw in draws)]
-    # complex tensors, which have no position, vary with all others
+    # `only` cannot select complex tensors, so they change only if all tensors do
     return every if len(chosen) == len(_floating(structure)) else [partial(only, chosen, each) for each in every]
 
 
 def _outside(chosen: Sequence[int], structure: Structure) -> list[Distribution]:
     """Return the distributions that give these tensors negative values, or values above one."""
     pools = [mixed_rows(SIGNED, free=True), mixed_rows(SIGNED_MILD, free=True)]
-    # over one, where there is no result below zero: each tensor by itself, so that others still go below
+    # values over one, if the reference has no result below zero; for a single tensor, so that others still go below
     if len(chosen) == 1 and structure.leaves[chosen[0]].high <= 1:
         pools += [_over_one(each) for each in pools]
     return [partial(only, chosen, each) for each in pools]

@@ -1,9 +1,9 @@
-"""Makes other Python numbers and flags than given, which are arguments of each call. (torch)
+"""Changes Python numbers and flags among the arguments of a call. (torch)
 
-Integers stay, because most are sizes. Strings stay, because no other values are known. Usually numbers are multiplied
-by up to two. That does not change a number that is zero or infinite, and has little effect on one that is very small or
-large: a program could leave out what it scales or bounds. So in one case all such numbers become ordinary
-(`ordinary_scalars`).
+Integers stay, because most are sizes. Strings stay, because no other values are known. Usually a number is multiplied
+by a factor from 0.5 to 2. That does not change a number that is zero or infinite, and has little effect on a very small
+or very large one: a program could leave out what such a number scales or bounds. So in one case all such numbers become
+ordinary (`ordinary_scalars`).
 
 None of this changes a sign, and a program may assume that a gain is positive. So each number is negated in its own case
 (`negated_scalars`), because the signs of two factors would cancel. In the same way each of several flags is inverted
@@ -36,13 +36,13 @@ NEGATED, TURNED = "negated_scalars", "turned_flags"
 MOST_ALONE = 4
 """Most cases in which one number is negated, or one flag is inverted. If there are more, several change together."""
 LEAST, LARGEST = 0.1, 10.0
-"""Numbers with a magnitude below LEAST or above LARGEST are replaced by ordinary ones in one case: they may hide what
-they scale, or limit nothing."""
+"""Numbers with a magnitude below LEAST or above LARGEST are replaced by ordinary ones in one case: a very small factor
+hides what it scales, and a very large bound limits nothing."""
 LOW, HIGH = 0.25, 0.95
 """Numbers that are zero, infinite, very small or very large are replaced by numbers between LOW and HIGH, which may
 also be probabilities or decays."""
 _Change = Callable[[Any, float, float], Any]
-"""Returns another value for a scalar, given two random numbers between 0 and 1."""
+"""A function that returns another value for a scalar, given two random numbers between 0 and 1."""
 
 
 def scalars_in(inputs: Sequence[Any]) -> list[Any]:
@@ -121,7 +121,8 @@ def _negated_as_given(value: Any, drawn: float, turn: float) -> Any:
 
 
 def _can_be_negated(value: Any) -> bool:
-    """Return whether a value is a finite number. An infinite bound limits nothing, but with the other sign it would."""
+    """Return whether a value is a finite float. An infinite bound limits nothing, but its negative limits
+    everything."""
     return isinstance(value, float) and math.isfinite(value)
 
 
@@ -131,7 +132,7 @@ SCALARS: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
         ORDINARY: (_changing(_ordinary),),
     }
 )
-"""For each case, its variation and milder ones, which are tried if the reference does not accept the first."""
+"""For each case, its variation, followed by milder ones that are tried if the reference does not accept it."""
 
 
 def ordinary_singly(inputs: Sequence[Any]) -> dict[int, list[Variation]]:
@@ -165,8 +166,8 @@ def variations_alone(name: str, inputs: Sequence[Any]) -> list[Variation]:
 
 
 def singly_alone(name: str, inputs: Sequence[Any]) -> dict[int, list[Variation]]:
-    """Return for each scalar that the case of that name changes together with others the variations that change it
-    alone."""
+    """Return, by position, the variations that change one scalar alone, for each scalar that the case changes together
+    with others."""
     chosen = _chosen(name, inputs)
     return {place: _of_places(name, [place]) for place in chosen} if len(chosen) > 1 else {}
 
@@ -176,7 +177,7 @@ def _changed_alone(kind: str, inputs: Sequence[Any]) -> list[int]:
     if kind == NEGATED:
         return [place for place, value in enumerate(scalars_in(inputs)) if _can_be_negated(value)]
     flags = [place for place, value in enumerate(scalars_in(inputs)) if isinstance(value, bool)]
-    return flags if len(flags) > 1 else []  # a single flag is turned in another case
+    return flags if len(flags) > 1 else []  # the case `other_scalars` inverts a single flag
 
 
 def _chosen(name: str, inputs: Sequence[Any]) -> list[int]:

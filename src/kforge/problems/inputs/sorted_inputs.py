@@ -46,10 +46,12 @@ SEED = 31
 
 
 class _Handed(TorchFunctionMode):
-    """A mode of torch that records the memory of the tensors that are passed to SORTS, EXTREMES and NEEDS_ORDER."""
+    """A mode of torch that records the addresses of the tensors that are passed to the functions in SORTS, EXTREMES and
+    NEEDS_ORDER."""
 
     def __init__(self, watched: Collection[int]) -> None:
-        """`watched` is the memory of the ascending tensors. A tensor that was made from one of them stands for it."""
+        """`watched` holds the addresses of the ascending tensors. A tensor computed elementwise from one of them counts
+        as that one."""
         super().__init__()
         self._watched = set(watched)
         self.sorted: set[int] = set()
@@ -57,7 +59,7 @@ class _Handed(TorchFunctionMode):
         self.needed: set[int] = set()
         """Memory addresses of the tensors that must be sorted, because the module searches in them."""
         self._sources: dict[int, set[int]] = {}
-        """For tensors that were made element by element, the memory of the tensors from which they were made."""
+        """The addresses of the tensors from which an elementwise result was made, by the address of the result."""
         self._alive: list[Tensor] = []
         """The derived tensors. They are kept so that no other tensor gets their memory."""
 
@@ -73,7 +75,7 @@ class _Handed(TorchFunctionMode):
         if name in ELEMENTWISE and isinstance(result, Tensor):
             given = tensors_in([*args, *kwargs.values()])
             rows = [tensor for tensor in given if tensor.dim() and tensor.shape[-1] > 1]
-            # others than one number for each row may bring it into another order
+            # a second operand with more than one number per row may change the order
             if len(rows) == 1 and not self._watched.isdisjoint(sources := self._memory(rows)):
                 self._sources[result.data_ptr()] = sources
                 self._alive.append(result)

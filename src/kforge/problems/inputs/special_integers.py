@@ -1,17 +1,17 @@
-"""Finds integers that a module treats in a special way (ignored targets, padding), and integers beyond the given.
-(torch)
+"""Finds integers that a module treats in a special way (ignored targets, padding), and integers beyond the given range
+that it accepts. (torch)
 
-Random draws hardly ever contain special integers. Possible ones are the integers in the module's source and attributes,
-the sizes of its parameters, and their neighbours (the last token of a vocabulary is its size minus one). One within the
-range of the given values can simply be used. One outside the range is special if the module accepts it but neither of
-its neighbours: -100 of a cross-entropy is special. -1 as the last element of a list is not, and a kernel need not know
-it. One next to the range counts as within it if other draws may well reach it. One above the range counts if it is the
-last that the module accepts.
+Random draws hardly ever contain special integers. The integers that may be special are those in the module's source and
+attributes, the sizes of its parameters, and their neighbours (the last token of a vocabulary is its size minus one). Of
+these, an integer within the range of the given values can simply be used. An integer outside the range is special if
+the module accepts it but neither of its neighbours: -100 of a cross-entropy is special. The index -1 (the last element
+of a list) is not special, and a kernel need not support it. An integer next to the range counts as within it if other
+draws may well reach it. An integer above the range counts if it is the last that the module accepts.
 
-Integers larger than any given one are tried as well (`larger_integers`). If a module fails only for large ones, as for
-an index out of bounds, that shows which it accepts. If it accepts all, integers that are one number (how far a cache is
-filled) are increased to the next size of an input. Integers of 8 or 16 bits that use a large part of the range of their
-dtype are quantities, and get the whole range of the dtype.
+Integers larger than any given one are tried as well (`larger_integers`). If a module fails only for large integers, as
+for an index out of bounds, that shows which it accepts. If it accepts all, integers that are one number (the length to
+which a cache is filled) are increased to the next size of an input. Integers of 8 or 16 bits that use a large part of
+the range of their dtype are quantities, and get the whole range of the dtype.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
 """Larger integers are tried in at most MOST_STEPS steps of the factor GROWTH, up to LARGEST: a module may make a tensor
 as long as the largest integer."""
 LEAST_LENGTH = 2
-"""If all integers of an input are one number below this, they are a mask or a name, not a length."""
+"""If all integers of an input are one number below this, they are a mask or an identifier, not a length."""
 
 
 def may_be_special(leaf: Leaf) -> bool:
@@ -97,7 +97,7 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         leaf, count = _drawn_range(structure.leaves[place]), tensors_in(inputs)[place].numel()
         rare = [base + step for base in bases for step in (1, 0, -1)] if leaf.high - leaf.low > count else []
         within = dict.fromkeys(each for each in (*named, *reversed(rare)) if leaf.low <= each <= leaf.high)
-        if structure.leaves[place].is_one_number:  # its range is short and drawn in other cases
+        if structure.leaves[place].is_one_number:  # its range is short, and other cases draw from all of it
             rare, within = [], {}
         beyond = dict.fromkeys([*USUAL, *(number for number in named if number < 0)])
         tried = [number for number in beyond if not leaf.low <= number <= leaf.high][:MOST_TRIED]
@@ -130,9 +130,10 @@ def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[.
 def larger_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, tuple[int, int] | None]:
     """Return the range that each integer tensor may have beyond its given one; None if the module sets no limit.
 
-    Tensors whose integers are already as large as the module accepts are left out. If there is no limit, no larger
-    integer is used, because it may mean anything, unless they are quantities of few bits. Raises ProblemError if the
-    module cannot be constructed.
+    Tensors whose integers are already as large as the module accepts are left out. Without a limit no larger integer is
+    used, because it may mean anything. There are two exceptions: quantities of 8 or 16 bits get the range of their
+    dtype, and integers that are one number grow to the next size of an input. Raises ProblemError if the module cannot
+    be constructed.
     """
     if len(tensors_in(inputs)) != len(structure.leaves):
         return {}
@@ -288,7 +289,7 @@ def _spread(tensor: Tensor, numbers: Sequence[int], generator: torch.Generator, 
     """
     device, count = generator.device, len(numbers)
     rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.reshape(1, 1)
-    # in turn: each is there, or the first ones where positions are few
+    # the numbers take turns, so that each occurs; only the first ones do if there are few positions
     places = (rows.shape[0], 1) if distinct else rows.shape
     total = places[0] * places[1]
     dealt = torch.randperm(total, generator=generator, device=device).view(places)

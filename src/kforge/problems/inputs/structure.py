@@ -33,7 +33,7 @@ LEAST_IN_ORDER = 4
 
 @dataclass(frozen=True)
 class Leaf:
-    """What all draws of a problem's inputs so far show about one tensor."""
+    """Facts about one input tensor that hold for all draws of a problem's inputs so far."""
 
     kind: Kind
     low: float
@@ -84,7 +84,7 @@ class Leaf:
 
 
 class Structure:
-    """What is known about all tensors of the inputs, in order."""
+    """The structure of a problem's inputs: facts about all tensors, in order, and the types of all scalars."""
 
     def __init__(self, leaves: Sequence[Leaf], scalars: Sequence[type] = (), *, shared: bool = False) -> None:
         self.leaves = tuple(leaves)
@@ -96,7 +96,8 @@ class Structure:
 
     @classmethod
     def observed(cls, draw: Callable[[int], list[Any]], seeds: Sequence[int]) -> Structure:
-        """Compare draws from these seeds, with two in memory at a time. Raises what `draw` raises."""
+        """Return the structure that draws from these seeds have in common. Two draws are in memory at a time. Raises
+        what `draw` raises."""
         given = draw(seeds[0])
         scalars = [type(leaf) for leaf in pytree.tree_leaves(given) if isinstance(leaf, Scalar)]
         first = tensors_of(given)
@@ -149,7 +150,8 @@ def symmetric(given: Tensor, leaf: Leaf | None = None) -> bool:
 
 
 def _seen_alone(tensor: Tensor, places: int) -> Leaf:
-    """Return what one draw shows about a tensor. `places` is one more than the largest integer that may be an index."""
+    """Return the facts that one draw shows about a tensor. `places` is one more than the largest integer that may be an
+    index."""
     kind = kind_of(tensor)
     if kind == "other" or not tensor.numel():
         return Leaf("other", math.nan, math.nan, uniform=True, special=False)
@@ -171,7 +173,7 @@ def _seen_floating(values: Tensor) -> Leaf:
     """Return what one draw shows about a floating-point tensor."""
     low, high = (float(each) for each in values.aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
-        one_value = low == high  # infinite throughout, which is no more structure than zeros throughout
+        one_value = low == high  # for example, all infinite, which is as little structure as all zeros
         finite = values[values.isfinite()]
         low, high = (float(each) for each in finite.aminmax()) if finite.numel() else (math.nan, math.nan)
         return Leaf("floating", low, high, uniform=one_value, special=bool(finite.numel()))
@@ -183,7 +185,7 @@ def _seen_floating(values: Tensor) -> Leaf:
 
 
 def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
-    """Return what is known about a tensor after another draw. `first` is its first draw."""
+    """Return the facts about a tensor that still hold after another draw. `first` is its first draw."""
     found = _seen_alone(other, places)
     if leaf.kind == "other" or (found.kind != leaf.kind and other.numel()):
         return replace(leaf, kind="other")

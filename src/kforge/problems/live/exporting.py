@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_REASON = 200
-"""Most characters of a reason."""
+"""Most characters of an exception's message that `one_line` returns."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence warnings, log lines and what torch.export prints to standard error, inside the `with` block.
 
-    Exceptions are not affected; `one_line` makes a text for users of them.
+    Exceptions are not affected; `one_line` describes them for users.
     """
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

@@ -106,7 +106,8 @@ class _GraphWriter:
             raise ProblemError(f"the module uses the operator {target}, which cannot be written into a problem file")
 
     def _write_aten(self, node: fx.Node, name: str) -> None:
-        # Constants are lifted as `lift_fresh_copy` and `detach_`; outside of tracing these are a clone and nothing.
+        # The tracer wraps constants in `lift_fresh_copy` and `detach_`. Outside of tracing, the first is a clone, and
+        # the second has no effect.
         if name == "lift_fresh_copy":
             self._assign(node, f"{self._source(node.args[0])}.clone()")
         elif name == "detach_":
@@ -143,7 +144,7 @@ class _GraphWriter:
 
 
 def _live(graph: fx.Graph) -> set[fx.Node]:
-    """Return the nodes whose results are used, or that write to a tensor. Checks of the tracer are neither."""
+    """Return the nodes whose results are used, or that write to a tensor. The tracer's checks do not count."""
     live: set[fx.Node] = set()
     for node in reversed(graph.nodes):
         target: Any = node.target

@@ -21,7 +21,8 @@ class Code(str):
 
 
 def source_of(value: Any) -> str:
-    """Return an expression that makes this value where `torch` is imported. Raises ProblemError if no expression can.
+    """Return an expression for this value, for source that imports `torch`. Raises ProblemError if the value cannot be
+    written.
 
     Named tuples and other subclasses are written as plain tuples and dicts.
     """

@@ -122,7 +122,7 @@ def write_module(module: nn.Module, inputs: tuple[Any, ...], name: str) -> Writt
 
 
 class Nature(NamedTuple):
-    """Properties of a live module that a caller sees, besides the numbers it computes."""
+    """Properties of a live module that its callers depend on, apart from the computed numbers."""
 
     output: pytree.TreeSpec
     """The structure of the module's output."""

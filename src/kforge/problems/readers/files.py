@@ -21,8 +21,8 @@ MOST_NODES = 100_000
 
 
 def inside(root: Path, place: Path, name: str) -> Path:
-    """Return the file that a suite names, relative to its folder `place`. Raises ProblemError if the file lies outside
-    the suite's folder `root`, also by a symbolic link."""
+    """Return the path of a file that a suite names relative to its folder `place`. Raises ProblemError if the file lies
+    outside the suite's folder `root`, symbolic links included."""
     try:
         path, whole = (place / name).resolve(), root.resolve()
     except (OSError, RuntimeError, ValueError):  # a name that is too long, a circle of links, a zero byte
@@ -55,7 +55,8 @@ def json_file(path: Path) -> dict[str, Any]:
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the JSON objects of a file with one on each line. Raises ProblemError that names the bad line."""
+    """Return the JSON objects of a file that has one on each line. Raises ProblemError with the number of the bad
+    line."""
     lines = enumerate(text_of(path).splitlines(), 1)
     return [_object(line, f"{path}: line {number}") for number, line in lines if line.strip()]
 

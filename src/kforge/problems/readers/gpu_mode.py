@@ -1,7 +1,7 @@
 """Reads tasks of GPU MODE: `task.yml` with test and benchmark cases, and `reference.py` with the reference.
 
-The reference imports from the files beside it; what it uses of them is written into the problem. Its own check,
-`check_implementation`, and the task's harness are not used. The benchmark cases are timed; the test cases are held out.
+The reference imports from the files beside it; the definitions that it uses are copied into the problem. The task's own
+check, `check_implementation`, and its harness are not used. The benchmark cases are timed; the test cases are held out.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def get_init_inputs():
     return []
 """
 DRAWN_SEED = "_random.randrange(2**31)"
-"""The seed of a case is drawn anew, so that a program cannot know its inputs."""
+"""An expression that draws the seed of a case. It replaces the seed in `task.yml`, so that a program cannot know its
+inputs."""
 
 
 class GpuModeReader:
@@ -107,7 +108,7 @@ def _cases(said: dict[str, Any], key: str, place: Path) -> list[dict[str, Any]]:
 
 
 def _has_other_check(place: Path) -> bool:
-    """Return whether the task judges by something else than `make_match_reference`."""
+    """Return whether the task's check is something other than `make_match_reference`."""
     for node in parse(read_source(place / REFERENCE), str(place / REFERENCE)).body:
         match node:
             case ast.FunctionDef(name=name) if name == CHECK:
@@ -160,7 +161,8 @@ def _parts(function: ast.FunctionDef) -> list[str]:
 
 
 def _on_any_device(source: str, tree: ast.Module) -> str:
-    """Return the source whose functions that only make inputs make them on the current device, not on a named one."""
+    """Return the source with named devices replaced by torch's default device, in the functions that only make
+    inputs."""
     makers = reachable(tree, ["generate_input"]) - reachable(tree, ["ref_kernel"])
     lines = source.splitlines()
     for node in reversed(tree.body):

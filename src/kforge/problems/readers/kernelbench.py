@@ -1,4 +1,5 @@
-"""Reads a checkout of KernelBench: `KernelBench/level{1,2,3}/N_name.py`, each a problem file as kforge's own are.
+"""Reads a checkout of KernelBench: `KernelBench/level{1,2,3}/N_name.py`. Each file has the form of kforge's own problem
+files.
 
 Level 4 is refused, because its problems load a pretrained model from a hub when they are constructed: the weights are
 not in the file, and nothing that is judged may use the network.

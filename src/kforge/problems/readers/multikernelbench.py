@@ -112,8 +112,8 @@ def _entry(file: Path) -> Entry:
 
 
 def _sidecar(file: Path, tree: ast.Module) -> Path | None:
-    """Return the file of cases that a problem reads: the JSON file beside it that it names, or that has its own name.
-    None if no such file exists."""
+    """Return the file of cases that a problem reads; None if there is none. It is a JSON file beside the problem that
+    the source names, or one with the problem's own name if the source mentions the suffix `.json` or `.jsonl`."""
     named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     for beside in sorted(file.parent.glob("*.json")) + sorted(file.parent.glob("*.jsonl")):
         if beside.name in named or (beside.stem == file.stem and {".json", ".jsonl"} & named):
@@ -149,11 +149,12 @@ def _with_group(file: Path, index: int) -> Problem:
 
 
 def _with_case(file: Path, cases: Path, line: str) -> Problem:
-    """Return the problem with one line of its file of cases written into it. Raises ProblemError if that is no JSON."""
+    """Return the problem with one line of its file of cases written into it. Raises ProblemError if the line is not
+    JSON."""
     json_value(line, str(cases))
     source = read_source(file)
     head, rest = _split_future_imports(source, file)
-    # the source may ask for the path of its own folder, which does not exist where the problem is judged
+    # `open` is replaced, because the problem is judged where the folder of its file does not exist
     before = CASES_BESIDE.format(cases=repr(f"{line}\n"), suffix=cases.suffix)
     return problem(_name(file), f"{head}{before}{rest}{ONE_GROUP.format(index=0)}", str(file))
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class OwnReader:
-    """Reads a folder of problem files. It is asked last, because any folder may be one."""
+    """Reads a folder of problem files, or a single problem file. Files, and folders with a `suite.toml`, are always
+    read by this reader. It also reads folders that no reader recognizes."""
 
     name = "kforge"
 
@@ -59,7 +60,7 @@ def _variants(name: str, path: Path, manifest: SuiteManifest | None, said: Workl
 def _load(name: str, path: Path, workload: str, constants: dict[str, object] | None) -> Problem:
     """Return the problem at a workload. Raises ProblemError if `suite.toml` does not have the workload for it."""
     if constants is None:
-        load(path)  # what is wrong with the file itself is said first
+        load(path)  # an error in the file itself is raised first
         raise ProblemError(f"{name}: {MANIFEST} has no workload {workload!r} for it")
     return load(path, [f"{constant}={value!r}" for constant, value in constants.items()])
 
@@ -68,6 +69,6 @@ def _name(folder: Path, path: Path) -> str:
     """Return the name of a problem file: its path in the suite without the suffix."""
     inside = path.relative_to(folder) if path != folder else Path(path.name)
     stem = inside.with_suffix("")
-    # as `load` names it, unless a file beside the folder has that name
+    # `load` names it in the same way, except if a file beside the folder has that name
     is_folder = stem.name == "problem" and stem.parent.name and not path.parent.with_suffix(".py").exists()
     return (stem.parent if is_folder else stem).as_posix()

@@ -32,11 +32,11 @@ class Variant:
     """Returns the problem at this workload. Raises ProblemError if it cannot be judged. It is only called for workloads
     that were chosen."""
     group: str = TIMED
-    """Name for several workloads that a user chooses together, such as `held_out`."""
+    """Name of a group of workloads that a user chooses together, such as `held_out`."""
     weight: float = 1.0
     """How often the workload is served, relative to the other workloads of its problem."""
     notes: tuple[str, ...] = ()
-    """What a reader of the results must know, such as the suite's own tolerance. One sentence each."""
+    """Facts that a reader of the results must know, such as the suite's own tolerance. Each is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,12 @@ class Entry:
     number: int | None = None
     """The problem's number in its level; None if the suite does not number its problems."""
     tags: frozenset[str] = frozenset()
-    """Further words by which a user chooses problems, besides the family."""
+    """Further keywords by which a user chooses problems, besides the family."""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Labels of the problem lint that are expected, with the reason."""
     refused: str | None = None
-    """Why kforge judges no problem of this kind; None if it does. Refused problems are left out, with one remark."""
+    """The reason why kforge judges no problem of this kind; None if it does. Refused problems are left out, with one
+    remark."""
 
     @property
     def family(self) -> str:

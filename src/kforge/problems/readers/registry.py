@@ -1,4 +1,4 @@
-"""Finds the reader for a suite: those of installed packages first, then those that come with kforge."""
+"""Finds the reader for a suite: readers of installed packages are tried first, then those of kforge."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ BUILT_IN: tuple[SuiteReader, ...] = (
 
 
 class Found(NamedTuple):
-    """The reader of a folder."""
+    """The reader of a folder, and remarks about readers that cannot be used."""
 
     reader: SuiteReader
     remarks: tuple[str, ...] = ()
-    """Which readers of other packages cannot be used, and why. One line each."""
+    """One line for each reader of another package that cannot be used, with the reason."""
 
 
 def find_reader(folder: Path, form: str = "") -> Found:
     """Return the reader for a suite: the one of the format `form`, or else the first one that recognizes the folder.
 
-    A folder that no reader recognizes is a folder of problem files. Raises ProblemError if there is no format of this
-    name, or if the folder cannot be listed.
+    A single file, or a folder with a `suite.toml`, is always in kforge's own format. So is a folder that no reader
+    recognizes. Raises ProblemError if there is no format of this name, or if the folder cannot be listed.
     """
     outside, remarks = _outside()
     readers = [*outside, *BUILT_IN, OWN]
@@ -56,7 +56,7 @@ def find_reader(folder: Path, form: str = "") -> Found:
                     return Found(reader, tuple(remarks))
         except OSError as error:
             raise ProblemError(f"{folder}: cannot be read: {error.strerror}") from None
-        except Exception as error:  # of a package's reader, or of fields that no reader expects
+        except Exception as error:  # a bug in a package's reader, or fields that no reader expects
             raise ProblemError(reason_of(error, str(folder))) from error
     return Found(OWN, tuple(remarks))
 

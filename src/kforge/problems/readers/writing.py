@@ -33,8 +33,9 @@ def problem(name: str, source: str, origin: str) -> Problem:
 
 
 def entry_or_failure(name: str, make: Callable[[], Entry]) -> Entry:
-    """Return the entry that `make` returns, or one that tells why it raised an exception. Files of others have fields
-    of any type and size, so any exception is a failure of this problem alone."""
+    """Return the entry that `make` returns. If it raises an exception, return an entry whose problem fails with that
+    reason. The files of other suites have fields of any type and size, so any exception counts as a failure of this
+    problem alone."""
     try:
         return make()
     except Exception as error:
@@ -47,7 +48,7 @@ def entry_or_failure(name: str, make: Callable[[], Entry]) -> Entry:
 
 
 def reason_of(error: Exception, name: str) -> str:
-    """Return in one line why a problem cannot be read, as text that every file and screen takes."""
+    """Return the reason why a problem cannot be read, as one line that can be encoded as UTF-8."""
     said = " ".join(str(error.errors()[0]["msg"] if isinstance(error, ValidationError) else error).splitlines())
     if not isinstance(error, ProblemError):
         said = f"{name[:LONGEST_WORKLOAD_NAME]}: cannot be read: {type(error).__name__}: {said[:LONGEST_REASON]}"
@@ -69,6 +70,6 @@ def literal(value: Any) -> str:
 
 
 def workload_name(index: int, values: Mapping[str, Any]) -> str:
-    """Return the name of a workload: its number from 1, and the values that make it, such as `3-M=1024-causal=True`."""
+    """Return the name of a workload: its number, counted from 1, and its values, such as `3-M=1024-causal=True`."""
     said = "-".join(f"{key}={value}" for key, value in values.items())
     return re.sub(r"[^\w=.+-]+", "_", f"{index + 1}-{said}" if said else str(index + 1))[:LONGEST_WORKLOAD_NAME]

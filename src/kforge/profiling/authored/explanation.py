@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from kforge.profiling.authored.loops import LoopSpan
 
 MAX_LOOPS, MAX_LINES, MAX_ELSEWHERE = 8, 10, 3
-"""Most loops, lines and other libraries that are told, the busiest first."""
+"""Most loops, lines and other libraries that are reported, the busiest first."""
 LEAST_SHARE = 0.02
-"""Loops and lines with a smaller share of the samples are not told."""
+"""Loops and lines with a smaller share of the samples are not reported."""
 TOOL_SECONDS = 60
-"""Seconds after which a tool is given up."""
+"""Most seconds that a tool may run."""
 MAX_TEXT, MAX_MISSING = 100, 300
-"""Most characters of a source's line, and of the text about what is missing."""
+"""Most characters of a source line, and of the text about what is missing."""
 _FRAME = re.compile(r"^(?P<function>[^\n]+)\n(?P<file>[^\n]*):(?P<line>\d+|\?)[^\n]*$", re.MULTILINE)
 _OUTLINED = re.compile(r"\._omp_fn\.\d+|\[clone [^]]*\]|\.(?:isra|part|constprop|cold|omp_outlined)(?:\.\d+)?|\(.*\)")
 
 
 class Position(NamedTuple):
-    """How often a sample was at a place of a file that is mapped into the process."""
+    """An address in a file that is mapped into the process, with the number of samples there."""
 
     file: str
     address: int
-    """Bytes from where the file is mapped first."""
+    """Offset in bytes from the start of the file's first mapping."""
     samples: int
 
 
 @dataclass
 class _Found:
-    """The samples in one library."""
+    """The samples in one library, by line, loop and kind of register, with the compiler's remarks on its loops."""
 
     source: list[str]
     lines: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class _Found:
 def explain(built: Sequence[Built], positions: Iterable[Position]) -> AuthoredCode:
     """Return where the samples lie in the sources of these libraries.
 
-    What a missing or failing tool (addr2line, objdump, the compiler) would have told is left out, and said.
+    If a tool (addr2line, objdump, the compiler) is missing or fails, its part is left out, and `missing` says so.
     """
     positions = list(positions)
     total = sum(one.samples for one in positions)
@@ -147,7 +147,7 @@ def _lines(found: Iterable[_Found], total: int) -> list[SourceLine]:
 
 
 def _elsewhere(positions: Iterable[Position], total: int) -> dict[str, float]:
-    """Return the share of the samples in files of others, by the files' names."""
+    """Return the share of the samples in other files, by file name, for the busiest of them."""
     found: Counter[str] = Counter()
     for at in positions:
         found[Path(at.file).name or "code in no file"] += at.samples
@@ -155,7 +155,7 @@ def _elsewhere(positions: Iterable[Position], total: int) -> dict[str, float]:
 
 
 def _frames(library: Path, addresses: Iterable[int]) -> dict[int, list[tuple[str, int]]]:
-    """Return for each address the functions and lines in the kernel's source: the innermost inlined function first."""
+    """Return for each address its functions and lines in the kernel's source, the innermost inlined function first."""
     wanted = sorted(addresses)
     asked = ["addr2line", "-a", "-f", "-i", "-C", "-e", str(library), *map(hex, wanted)]
     found: dict[int, list[tuple[str, int]]] = {}

@@ -14,11 +14,11 @@ _HIDDEN = re.compile(
     r"//[^\n]*|/\*.*?\*/|R\"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'",
     re.DOTALL,
 )
-"""Comments and literals, in which brackets mean nothing."""
+"""Matches comments and literals, in which brackets mean nothing."""
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
 _LOOP = re.compile(r"\b(?:for|while)\s*(?=\()")
 _HEAD = re.compile(r"\s*(?:else\b|(?:for|while|if|switch)\b\s*(?:constexpr\b\s*)?(?=\())")
-"""The start of a statement that contains another one."""
+"""Matches the beginning of a statement that contains another statement."""
 _PAIRS = {"(": ")", "{": "}", "[": "]"}
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kforge.records import AuthoredCode, SourceLoop
 
 MAX_LOOPS, MAX_LINES = 6, 6
-"""Most loops that are shown, and most lines that are no whole loop. A worker may tell any number."""
+"""Most loops that are shown, and most lines besides loops of one line. A worker may report any number."""
 LEAST_REGISTERS = 0.02
 """Kinds of registers with a smaller share are not shown."""
 MEANINGS = {

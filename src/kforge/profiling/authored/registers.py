@@ -1,4 +1,4 @@
-"""Tells from a disassembly how wide the registers are that instructions use."""
+"""Classifies the instructions of a disassembly by the width of the registers that they use."""
 
 from __future__ import annotations
 

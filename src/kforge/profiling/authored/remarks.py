@@ -1,4 +1,4 @@
-"""Reads what a compiler says about the vectorization of loops: GCC's `-fopt-info-vec` and clang's `-Rpass`."""
+"""Reads a compiler's remarks on the vectorization of loops: GCC's `-fopt-info-vec` and clang's `-Rpass`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PLAIN = {
         "its memory accesses may depend on each other, or have no unit stride"
     ),
 }
-"""Reasons of compilers, and what they mean in plain words."""
+"""Patterns of the reasons that compilers give, and what these mean in plain words."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def parse(log: str, source: str) -> list[Remark]:
 
 
 def by_loop(found: Iterable[Remark], of_source: Sequence[LoopSpan]) -> dict[LoopSpan, str]:
-    """Return the remark on each loop that has one. A loop that was vectorized has parts that were not: its remainder,
-    or copies for short data."""
+    """Return the remark on each loop that has one. A remark that a loop was vectorized has priority: compilers also
+    report parts of such a loop that were not, as its remainder or copies for short data."""
     told: dict[LoopSpan, Remark] = {}
     for remark in found:
         loop = loops.innermost(of_source, remark.line)

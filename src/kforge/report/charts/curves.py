@@ -40,7 +40,7 @@ CURVE_NAMES = {"eager": "eager", "compile": "torch.compile"}
 
 @dataclass(frozen=True)
 class Curve:
-    """A step curve with a label at its end. `band` holds x, and the lower and upper bound from there on."""
+    """A step curve with a name. `band` holds x values, each with the lower and the upper bound from there on."""
 
     label: str
     colour: str
@@ -63,7 +63,7 @@ def steps(points: Sequence[tuple[float, float]], end: float) -> list[tuple[float
 
 
 def _drawn(curves: Sequence[Curve], x: AxisScale, y: AxisScale) -> Markup:
-    """Return bands below lines below labels. Labels stand where their curves begin, and do not overlap."""
+    """Return the curves with their bands. All bands are drawn below all lines."""
     bands, lines = [], []
     for curve in curves:
         colour = colour_class(curve.colour)

@@ -146,7 +146,7 @@ def _ribbons(
 def _labels(
     counts: dict[tuple[int, str], int], tops: dict[tuple[int, str], float], last: int, x: float, height: float
 ) -> list[Markup]:
-    """Name the states of the last column beside it, and states that only earlier columns have above them."""
+    """Return a label for each state of the last column, beside the column and without overlaps."""
     states = _states(counts, last)
     middles = [tops[last, state] + counts[last, state] * height / 2 + 4 for state in states]
     drawn = []

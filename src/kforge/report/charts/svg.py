@@ -1,4 +1,4 @@
-"""The few parts that all charts are made of: elements, scales and axes.
+"""The parts that all charts are made of: elements, scales and axes.
 
 Text becomes markup only in `tag`, which escapes it. Names and messages of candidates go through `visible` first, so
 that no character in them changes how the rest is read.
@@ -136,7 +136,7 @@ def y_axis(scale: AxisScale, ticks: Sequence[float], spell: Callable[[float], st
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return places for labels that are at least `gap` apart, near these ones and inside the bounds."""
+    """Return places for labels that are at least `gap` apart, close to the given ones and inside the bounds."""
     order = sorted(range(len(places)), key=places.__getitem__)
     found = list(places)
     for before, here in zip([None, *order], order, strict=False):

@@ -1,6 +1,6 @@
 """Runs one command in a cell: private root, processes, network and user. Inside, sandboxes of workers still work.
 
-Covered: the user's files, keys, runs and caches do not exist in the cell; there is no network but an own loopback; no
+Covered: the user's files, keys, runs and caches do not exist in the cell; the only network is a loopback of its own; no
 process outside can be seen or signalled; all capabilities are gone; all processes end with the cell. Not covered: the
 accelerator's driver, memory and processor time, side channels. Unlike the sandbox of a worker, a cell allows user
 namespaces and the calls that a referee needs to hold a worker still.
@@ -8,7 +8,7 @@ namespaces and the calls that a referee needs to hold a worker still.
     launcher (single-threaded, no foreign code)
     └── child in a new user namespace
         └── init of the new PID namespace: builds the root, reaps orphans
-            └── the command, without rights
+            └── the command, without privileges
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(orders: CellOrders) -> int:
 
 
 def _await(child: int, lifeline: int) -> int:
-    """Return the child's exit status; kill it when the server is gone."""
+    """Wait for the child, and return its exit status. If the server ends first, the child is killed."""
     ended = os.pidfd_open(child)
     if ended not in select.select([ended, lifeline], [], [])[0]:
         os.kill(child, signal.SIGKILL)
@@ -85,7 +85,7 @@ def _await(child: int, lifeline: int) -> int:
 
 
 def _map(child: int) -> None:
-    """Give the child its users: root stays root for its set-up and becomes nobody for the command."""
+    """Write the child's user mapping. If kforge runs as root, the child sets up as root and its command is nobody."""
     place = Path(f"/proc/{child}")
     is_root = os.geteuid() == 0
     users, groups = (f"0 0 1\n{INSIDE} {NOBODY} 1",) * 2 if is_root else (
@@ -105,7 +105,7 @@ def _in_namespaces(orders: CellOrders, born: int, mapped: int) -> int:
     os.write(born, b"!")
     if not os.read(mapped, 1):
         return FAILED
-    privileges.die_with_parent()  # once more: a change of identity has cleared it
+    privileges.die_with_parent()  # again, because the change of user has cleared it
     syscalls.unshare(*NAMESPACES)
     if (init := os.fork()) == 0:
         _exit_with(lambda: _init(orders))
@@ -118,7 +118,7 @@ def _init(orders: CellOrders) -> int:
     place = WorkerFolders(Path(orders.work), Path(orders.builds))
     leftovers.hand_over(place.builds, INSIDE, INSIDE)
     root.enter(Border(orders.readable, orders.devices), place, {}, owner=INSIDE)
-    # a plain /proc over the one of workers: sandboxes inside can mount their own only beside a plain one
+    # a full /proc over the restricted one: the kernel lets sandboxes inside mount their own only beside a full one
     syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
     _raise_loopback()
     if (command := os.fork()) == 0:
@@ -139,7 +139,7 @@ def _raise_loopback() -> None:
 
 
 def _become(orders: CellOrders) -> NoReturn:
-    """Give up all rights, and become the command."""
+    """Give up all privileges, and replace this process by the command."""
     privileges.volunteer_for_the_oom_killer()
     privileges.close_all_but((0, 1, 2))
     privileges.limit(PROCESSES)

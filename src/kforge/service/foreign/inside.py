@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CellSetup(Record):
-    """The first line: how programs are judged in this cell."""
+    """The first line that a cell reads: how it judges programs."""
 
     platform: str
     """The platform's folder."""
@@ -40,7 +40,7 @@ class CellAnswer(Record):
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
-    """Answer each line with a line, until there are no more."""
+    """Read the setup, then answer each request line with one line, until EOF."""
     setup = CellSetup.from_json(requests.readline())
     platform = platforms.load_folder(Path(setup.platform))
     cache = Path.cwd() / "cache"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
 
 LARGEST_ANSWER = 64 * 2**20
-"""Most bytes of an answer. An evaluation with its samples has some kilobytes; foreign code could write for ever."""
+"""Most bytes of an answer. An evaluation with its samples has a few kilobytes; foreign code could write without end."""
 ORDERS = "orders.json"
 LOG = "log"
 TOO_LONG = "stopped: the request took too long"
@@ -38,7 +38,7 @@ LAST_WORDS = 4096
 
 
 def foreign_problem(name: str, source: str) -> Problem:
-    """Return a client's reference as a problem; only its text is read. Raises ProblemError if it can be none."""
+    """Return a client's reference as a problem, without running it. Raises ProblemError if it defines no problem."""
     text = source.replace("\r\n", "\n").replace("\r", "\n")
     if missing := missing_names(parse(text, "reference_code")):
         raise ProblemError(f"reference_code does not define {' or '.join(missing)} at module level")
@@ -139,7 +139,7 @@ class RunningCell:
         os.set_blocking(self._process.stdin.fileno(), False)  # foreign code can stop the process that reads
 
     def begin(self, setup: CellSetup, end: float) -> None:
-        """Send the first line. Raises EvaluationError if the cell is gone already, or does not read it in time."""
+        """Send the setup. Raises EvaluationError if the cell has died already, or does not read it in time."""
         self._send(setup.to_json(), end)
 
     def ask(self, request: CandidateRequest, end: float) -> CellAnswer:
@@ -181,7 +181,7 @@ class RunningCell:
                 raise TookTooLong(TOO_LONG)
             try:
                 left = left[os.write(target, left) :]
-            except BlockingIOError:  # room for less than a page: select was wrong
+            except BlockingIOError:  # select reports a pipe as writable that has too little room
                 continue
             except BrokenPipeError:
                 raise EvaluationError("the cell of the reference has died") from None

@@ -203,7 +203,7 @@ def only_read_by(region: Region, graph: Graph) -> list[Node]:
 
 
 def traffic(graph: Graph) -> int:
-    """Return the number of elements that the kernels of all maps, reductions and scans of a graph read and write."""
+    """Return the number of elements that all kernels of a graph's maps, reductions and scans read and write."""
     whole = with_pieces(graph)
     regions = partition(whole, ("map", "reduce", "scan"))
     return sum(whole[name].size for region in regions for name in (*region.inputs(), *region.outputs(whole)))

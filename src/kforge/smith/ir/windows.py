@@ -15,8 +15,11 @@ POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_
 
 @dataclass(frozen=True)
 class Window:
-    """Sizes of a pooling or convolution, per axis. `packet` is torch's name of the operator, `planes` the number of
-    images times channels, `sizes` and `outputs` the sizes of the input and the output."""
+    """The window of a pooling or convolution: sizes, stride, padding and dilation, each with one number per axis.
+
+    `packet` is torch's name of the operator, and `planes` the number of images times channels. `sizes` and `outputs`
+    are the sizes of the input and of the output. `counts_padding` says whether an average counts the padding.
+    """
 
     packet: str
     planes: int

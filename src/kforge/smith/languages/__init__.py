@@ -38,7 +38,7 @@ class Context:
     memory."""
     elements: Callable[[str], str]
     """Returns the Python expression for the elements of any node in row-major order. They are copied if they lie
-    otherwise."""
+    in another order."""
     empty: Callable[[tuple[int, ...], str], str]
     """Returns the Python expression that allocates memory of a shape and a dtype, for values that one kernel passes to
     another."""
@@ -55,8 +55,8 @@ class WrittenKernel:
     helpers: tuple[str, ...] = ()
     """Names of functions that the text calls. `Language.library` writes each of them once per program."""
     reuses: Mapping[str, str] = field(default_factory=dict)
-    """For each output that overwrites an input instead of taking new memory: the input. That input is not read
-    again."""
+    """Maps each output that overwrites an input, instead of taking new memory, to that input. Nothing reads the input
+    afterwards."""
 
 
 class Language(Protocol):
@@ -68,7 +68,9 @@ class Language(Protocol):
         ...
 
     @property
-    def moves(self) -> tuple[Move, ...]: ...
+    def moves(self) -> tuple[Move, ...]:
+        """The changes of one choice of a plan that the smith can recommend in this language."""
+        ...
 
     @property
     def imports(self) -> tuple[str, ...]:
@@ -109,7 +111,7 @@ class Language(Protocol):
 
     def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:
         """Return further calls of torch that the kernel of this call also computes, if it is written with this `tail`.
-        Nothing else may read them. Empty for most calls."""
+        Only the tail may read their results. Empty for most calls."""
         ...
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:
@@ -145,7 +147,7 @@ def find(platform: Platform) -> Language | None:
 
 
 def _own() -> dict[str, Callable[[], Language]]:
-    """Return the languages that ship with kforge, by name."""
+    """Return the constructors of the languages that ship with kforge, by name."""
     from kforge.smith.languages import simt
     from kforge.smith.languages.cpp import Cpp
     from kforge.smith.languages.triton import Triton
@@ -155,7 +157,7 @@ def _own() -> dict[str, Callable[[], Language]]:
 
 
 def _made(defined: Any, origin: str) -> Language:
-    """Return a language from outside kforge. `origin` names it in errors.
+    """Return the language object of a class or an object that is defined outside kforge. Errors name it by `origin`.
 
     Raises PlatformError if the class cannot be instantiated, or if a part of `Language` is missing.
     """

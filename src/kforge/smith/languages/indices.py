@@ -54,7 +54,8 @@ class IndexText:
         return " + ".join(terms)
 
     def _runs(self, steps: Sequence[int]) -> list[list[int]]:
-        """Return groups of neighbouring loops that can be counted as one for a buffer with these strides."""
+        """Return the loops in groups of neighbours. For a buffer with these strides, each group acts like one loop with
+        one stride."""
         runs: list[list[int]] = []
         for position, (axis, _) in enumerate(self.loops):
             if runs:
@@ -82,12 +83,12 @@ def is_wide(nest: Nest) -> bool:
     """Return whether some address of the nest needs a 64-bit index."""
     sizes = [loop.size for loop in nest.loops]
     reaches = (reach(buffer.steps, sizes, buffer.offset) for buffer in nest.buffers)
-    return max([math.prod(sizes), *reaches]) >= NARROW - 2**23  # a loop may count beyond the end
+    return max([math.prod(sizes), *reaches]) >= NARROW - 2**23  # a margin: the last block may go beyond the end
 
 
 def reach(steps: Sequence[int], sizes: Sequence[int], offset: int = 0) -> int:
-    """Return one more than the largest possible sum of the terms of an address. Negative strides count by their
-    absolute value."""
+    """Return one more than the largest address, in elements, of loops with these strides and sizes. Negative strides
+    count by their absolute value."""
     return sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True)) + offset + 1
 
 

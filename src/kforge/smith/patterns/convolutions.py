@@ -60,7 +60,7 @@ def convolution_of(node: Node, graph: Graph) -> Convolution | None:
     if not isinstance(x, Ref) or not isinstance(weight, Ref) or isinstance(padding, str):
         return None
     rank = int(packet[4])
-    if len(graph[x.name].shape) != rank + 2:  # an image without a batch
+    if len(graph[x.name].shape) != rank + 2:  # an image without a batch axis
         return None
     images, channels, *sizes = graph[x.name].shape
     window = Window(

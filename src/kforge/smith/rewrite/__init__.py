@@ -33,7 +33,7 @@ __all__ = ["ALGEBRAIC", "RULES", "Rule", "simplify"]
 
 RULES: tuple[Rule, ...] = (
     *PLAIN, *SHAPES, *SCALARS, *SCANS, *SOFTMAX, *EINSUMS, *ATTENTION, *PRODUCTS, *TRIANGLES,
-    *REPEATS, *POOLING, *SUMS, *PLACES,  # means first, then the cheaper ways to move them
+    *REPEATS, *POOLING, *SUMS, *PLACES,  # pooling becomes a mean first; then sums move, the cheapest way first
     *WEIGHTS, *NESTED,
 )  # fmt: skip
 

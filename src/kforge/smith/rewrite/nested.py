@@ -28,7 +28,7 @@ LANES = 32
 """Fewest neighbouring elements for which a loop of its own is efficient. Factors that vary along one axis keep that
 axis a separate loop."""
 NEAR = 1 << 16
-"""Most factors that stay in a near cache while they are read repeatedly."""
+"""Most elements of a factor for which it stays in a core's own cache while it is read repeatedly."""
 
 
 class _Factor(NamedTuple):

@@ -33,7 +33,7 @@ def _without_doubles(graph: Graph) -> Graph | None:
         if node.kind in ("input", "parameter") or _draws(node):
             continue
         inputs = tuple(instead.get(each, each) if isinstance(each, str) else each for each in node.inputs)
-        # as text, in which 1, 1.0 and True differ, and -0.0 from 0.0
+        # compared as text, in which 1, 1.0 and True differ, as do -0.0 and 0.0
         arguments = _plain(node.arguments, instead)
         key = repr((node.kind, node.function, inputs, node.shape, node.dtype, node.axes, arguments))
         if key in first:

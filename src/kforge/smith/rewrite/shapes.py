@@ -89,7 +89,8 @@ def reduction_of_reshape(site: Site) -> Operand | None:
     inner = site.graph[source.sources[0]]
     if inner.kind not in ("map", "reduce") or not site.alone(source.name):
         return None
-    if inner.kind == "reduce" and reads_across(site, inner.name):  # rows first: then its tiles lie in memory
+    # with a transposed operand, the rows are reduced by a kernel of their own, whose tiles are contiguous in memory
+    if inner.kind == "reduce" and reads_across(site, inner.name):
         return None
     axes = axes_before(inner.shape, source.shape, node.axes)
     return None if not axes else site.builder.reshape(site.builder.reduce(node.function, inner.name, axes), node.shape)

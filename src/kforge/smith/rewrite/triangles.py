@@ -104,7 +104,7 @@ def triangular_factor(site: Site) -> Operand | None:
     if factors is None:
         return None
     b, (left, right) = site.builder, factors
-    # the last block of two triangles is multiplied by a whole one, and is not divided further
+    # the left factor is a block that this rule has cut from a triangle: it is not divided further
     if left.function == "slice" and _triangle(site.graph, left.sources[0]) is not None:
         return None
     for factor, axis in ((left, 0), (right, 1)):
@@ -120,7 +120,7 @@ def triangular_factor(site: Site) -> Operand | None:
             begin, end = (0, last) if triangle[1] == (axis == 0) else (first, size)
             block = _part(b, _part(b, factor.name, axis, first, last), 1 - axis, begin, end)
             other = _part(b, (right if axis == 0 else left).name, axis, begin, end)
-            if both:  # the columns beyond are zero in the other factor, too
+            if both:  # the other factor is zero in the remaining columns, too
                 parts.append(_padded(b, _product(b, block, _part(b, other, 1, begin, end)), begin, size))
             else:
                 parts.append(_product(b, block, other) if axis == 0 else _product(b, other, block))

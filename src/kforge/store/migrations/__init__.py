@@ -74,7 +74,7 @@ def _latest(connection: Connection) -> int:
     return int(connection.exec_driver_sql("SELECT COALESCE(MAX(number), 0) FROM kforge_migrations").scalar_one())
 
 
-# --- whose database it is -----------------------------------------------------------------------------------
+# --- recognizing a database of kforge -----------------------------------------------------------------------
 
 
 def has_known_schema(connection: Connection, known: Sequence[Migration]) -> bool:
@@ -92,7 +92,7 @@ def has_known_schema(connection: Connection, known: Sequence[Migration]) -> bool
 
 
 def _schemas(known: Sequence[Migration]) -> list[frozenset[tuple[str, str, str]]]:
-    """Return the schema of an empty database, and the schema after each migration."""
+    """Return the schemas of an empty database, of one with only the table of migrations, and after each migration."""
     from sqlalchemy import create_engine
 
     engine = create_engine("sqlite://")

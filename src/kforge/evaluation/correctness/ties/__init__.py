@@ -1,1 +1,1 @@
-"""Judges positions that are chosen among scores, and what follows from them."""
+"""Judges outputs of indices that are chosen by scores (argmax, top-k, sort), and outputs that depend on the choice."""

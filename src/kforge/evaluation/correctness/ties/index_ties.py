@@ -151,8 +151,9 @@ def _scores_of(own: RecordedIndices | None, chosen: Chosen) -> torch.Tensor | No
 class _Nearness:
     """Computes how close two scores of a row must be for rounding to change their order.
 
-    An error that is explained by the magnitude of its own score says nothing about smaller scores: a masked position
-    has the score -1e9. Of the other errors, only those of scores that rank next to the two scores count.
+    Three errors count: those of the two scores, and the largest error of the scores that rank next to torch's choice.
+    The third leaves out errors that the magnitude of their own score explains, such as that of the score -1e9 at a
+    masked position: they say nothing about smaller scores.
     """
 
     def __init__(self, scores: torch.Tensor, own: torch.Tensor | None, precision: str) -> None:
@@ -254,7 +255,7 @@ class _TieSearch:
 
     def explains(self, choices: Collection[int], order: int) -> bool:
         """Return whether the output is right with this order in the choices of these numbers, in all rows or in those
-        that come nearer by it."""
+        that come nearer by it. If it is not, such rows keep this order."""
         tried = [torch.full_like(each, order) if at in choices else each for at, each in enumerate(self._orders)]
         apart = self._apart_with(tried)
         if apart is None:
@@ -291,7 +292,7 @@ def _apart_by_row(truth: Truth, got: list[Any], rows: list[int]) -> dict[int, to
     for right, theirs in zip(pytree.tree_leaves(truth.exact), got, strict=False):
         if not all(isinstance(leaf, torch.Tensor) for leaf in (right, theirs)) or right.shape != theirs.shape:
             continue
-        wide = torch.complex128 if right.is_complex() else torch.float64  # masks have no difference
+        wide = torch.complex128 if right.is_complex() else torch.float64  # torch cannot subtract boolean tensors
         difference = (right.to(wide) - theirs.to(wide)).abs()
         difference = (difference / right.to(wide).abs().mean().clamp(min=LEAST_SCALE)).nan_to_num_(nan=1.0, posinf=1.0)
         leading = {math.prod(right.shape[: count + 1]) for count in range(right.dim())}

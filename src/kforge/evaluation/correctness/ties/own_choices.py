@@ -1,4 +1,4 @@
-"""Computes what follows from the positions that a program returns, where these differ from torch's. (torch)
+"""Computes the outputs that follow from the positions that a program chose, if these differ from torch's. (torch)
 
 A program may choose another position than torch if its score is as good (`index_ties.py`). Its other outputs must then
 follow from this choice. So the reference is run with the program's choices, and the whole output is compared with the
@@ -148,8 +148,8 @@ class _Chain:
         return self._if_nothing_follows(found)
 
     def _if_nothing_follows(self, found: OwnChoices) -> OwnChoices | None:
-        """Return the choices with torch's own output otherwise. None if another output depends on the choices, or if
-        the module changes the positions after it has chosen them."""
+        """Return the choices with torch's output, in which only the chosen positions are replaced. None if another
+        output depends on the choices, or if the module changes the positions after it has chosen them."""
         seen = records(self._reference, self._truth.inputs, found)
         if seen is None:
             return None

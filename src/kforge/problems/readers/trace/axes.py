@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LARGEST = 2**63 - 1
 """Largest value of an axis: torch's sizes are signed 64-bit integers."""
 MOST_POWER = 64
-"""Largest exponent. A power of two with a larger one does not fit into 64 bits, and could fill the memory."""
+"""Largest exponent. A larger one would make a number that does not fit into 64 bits, and that could fill the memory."""
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -31,7 +31,7 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 
 class _NotOverAxes(Exception):
-    """An expression uses something else than numbers and axes."""
+    """An expression is not arithmetic of whole numbers and axes, or its value is not a whole number of valid size."""
 
 
 def solve(axes: Mapping[str, Any], values: Mapping[str, Any], origin: str) -> dict[str, int]:
@@ -75,7 +75,8 @@ def solve(axes: Mapping[str, Any], values: Mapping[str, Any], origin: str) -> di
 
 
 def check(constraints: list[str], solved: Mapping[str, int], origin: str) -> tuple[str, ...]:
-    """Check constraints such as `H == K * 4`. Returns those that depend on more than axes, and so are not checked.
+    """Check constraints such as `H == K * 4`. Returns those that were not checked, because they depend on more than
+    axes.
 
     Raises ProblemError if a constraint does not hold or is not Python.
     """

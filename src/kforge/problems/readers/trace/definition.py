@@ -1,4 +1,5 @@
-"""Translates a definition and one of its workloads into a problem: a module around `run`, and inputs by their specs."""
+"""Translates a definition and one of its workloads into a problem: a module that calls `run`, and inputs drawn as
+specified."""
 
 from __future__ import annotations
 
@@ -106,8 +107,8 @@ def notes(definition: Mapping[str, Any], workload: Mapping[str, Any]) -> tuple[s
 
 
 def _arguments(reference: str, names: list[str], origin: str) -> str:
-    """Return how `run` is called: by keyword where it names all inputs, else by position. Raises ProblemError if there
-    is no `run`."""
+    """Return the arguments of the call of `run`: by keyword if `run` names all inputs, otherwise by position. Raises
+    ProblemError if the reference does not define `run`."""
     for node in parse(reference, f"{origin}: reference").body:
         if isinstance(node, ast.FunctionDef) and node.name == "run":
             said = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}

@@ -46,7 +46,7 @@ def _tensor(path, offset, size, digest, dtype, shape):
         _LOADED[path, offset] = torch.frombuffer(held, dtype=dtype).reshape(shape)
     return _LOADED[path, offset].clone().to(torch.get_default_device())
 '''
-"""Defines `_tensor` in a problem, which must import hashlib and torch."""
+"""Source of the function `_tensor`, for a problem that also imports hashlib and torch."""
 
 
 class StoredTensor(NamedTuple):
@@ -64,7 +64,7 @@ class StoredTensor(NamedTuple):
 
     @property
     def code(self) -> str:
-        """A call of `_tensor` that loads it."""
+        """Source of the call of `_tensor` that loads the tensor."""
         place = f"{str(self.path)!r}, {self.offset}, {self.size}, {self.digest!r}"
         return f"_tensor({place}, torch.{self.dtype}, {self.shape!r})"
 
@@ -96,7 +96,8 @@ def find(root: Path, name: str, key: str) -> StoredTensor:
 
 
 def _width(dtype: str) -> int:
-    """Return the bytes of one number of a dtype of the format, whose name says the bits; a truth value has one byte."""
+    """Return the size in bytes of one element of a dtype. The dtype's name in the format states the bits; a bool has
+    one byte."""
     bits = re.search(r"\d+", dtype)
     return int(bits[0]) // 8 if bits else 1
 

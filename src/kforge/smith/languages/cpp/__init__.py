@@ -77,7 +77,7 @@ class Cpp:
             name, text, (f"library.{name}({context.elements(node.sources[0])}, {node.name})",), helpers
         )
 
-    def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:  # noqa: ARG002 - as asked
+    def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:  # noqa: ARG002 - protocol
         return ()
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:

@@ -1,5 +1,5 @@
-"""C++ source that kernels need besides their own: mathematical functions, and blocks of matrix products and
-convolutions.
+"""C++ source of the helpers that kernels call: mathematical functions, matrix products, convolutions, and a request
+for large memory pages.
 
 The mathematical functions (exp, log, tanh, erf, …) are those of `kforge.inline`, which compilers vectorize.
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_TAPS = 128
 """Most taps of a filter for which a kernel is written. The taps are unrolled."""
 LANES = 16
-"""Rows of outputs are padded to a multiple of this number, so that no remainder is left that is not vectorized."""
+"""Rows of outputs are padded to a multiple of this number, so that the loop over a row is vectorized to its end."""
 MOST_BYTES = 1 << 19
 """Largest size in bytes of a frame, the zero-padded copy of a plane. A larger frame does not stay in the cache."""
 
@@ -44,7 +44,7 @@ class _Axis:
 
 def kernel(node: Node, graph: Graph, name: str) -> tuple[str, tuple[str, ...]] | None:
     """Return the source of a kernel for this call, and the names of the nodes that are its inputs. None if the call is
-    not a depthwise convolution, or one that is too large."""
+    not a depthwise convolution, has three spatial axes, or is too large."""
     form = convolution_of(node, graph)
     if form is None or not form.is_depthwise or len(form.window.sizes) > 2:
         return None
@@ -100,7 +100,7 @@ def _text(name: str, rows: _Axis, columns: _Axis, planes: int, channels: int, bi
 
 
 def _sorted(columns: _Axis, tap: int) -> int:
-    """Return the column of the frame in which the first output reads this tap."""
+    """Return the column of the frame that a row's first output multiplies by this tap."""
     place = tap * columns.dilation
     return place % columns.stride * (columns.framed // columns.stride) + place // columns.stride
 

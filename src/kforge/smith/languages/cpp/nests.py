@@ -1,7 +1,7 @@
 """Writes a nest of loops in C++, as one function per kernel.
 
-row kernel      the contiguous axis is reduced: an outer loop over places, and sweeps over a row inside column kernel
-the contiguous axis is not reduced: a tile of columns at a time, with one sum per column
+- row kernel: the contiguous axis is reduced. An outer loop goes over places, and inside it sweeps go over a row.
+- column kernel: the contiguous axis is not reduced. A tile of columns is processed at a time, with one sum per column.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class NestWriter(KernelWriter):
 
     def _row_sweep(self, number: int, reductions: tuple[Node, ...]) -> None:
         *around, last = self.inner
-        # with several loops each also has parts: the lanes of each are added to the sum one by one
+        # of several reduced loops, the innermost one has a partial sum, which is then added to the row's sum
         long = self._inner_size() > LONG or (bool(around) and not self.side_by_side)
         for node in reductions:
             kind = "double" if long and node.function in ("sum", "prod") else "float"

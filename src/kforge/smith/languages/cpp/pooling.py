@@ -79,8 +79,8 @@ class _Window(Window):
         return lines if self.is_maximum else [*lines, *self._division(indent, inside)]
 
     def _column_step(self, indent: str, offset: int) -> list[str]:
-        """Return the loop that adds one column of the window to every output whose window has that column inside the
-        input."""
+        """Return the loop that combines one column of the window with every output whose window has that column inside
+        the input."""
         shift, stride = offset * self.dilation[-1] - self.padding[-1], self.stride[-1]
         first = max(0, -(shift // stride)) if shift < 0 else 0
         end = min(self.outputs[-1], (self.sizes[-1] - 1 - shift) // stride + 1)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph, Node, Shape
 
 TILE = 256
+"""Number of neighbouring columns that are compared together, if the axis is not contiguous."""
 
 
 def kernel(node: Node, graph: Graph, name: str) -> str | None:

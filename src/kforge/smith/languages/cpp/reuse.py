@@ -1,5 +1,5 @@
 """Lets a kernel of maps overwrite the result of a library call instead of taking new memory, if nothing else reads that
-result. Its memory is still in the cache."""
+result. The memory of the result is still in the cache."""
 
 from __future__ import annotations
 

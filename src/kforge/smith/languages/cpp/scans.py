@@ -1,7 +1,7 @@
 """Writes a nest with scans in C++, in one pass over the data.
 
-row kernel      the contiguous axis is scanned: eight elements in a vector register, in three steps column kernel   the
-contiguous axis is not scanned: each column has its own running value
+- row kernel: the contiguous axis is scanned. Eight elements are scanned in a vector register, in three steps.
+- column kernel: the contiguous axis is not scanned. Each column has its own running value.
 
 Sums and products run in double precision, as torch's do.
 """
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 LANES = 8
 """Number of elements of a row that one vector register scans, as doubles or as floats."""
 BLOCK = 64
-"""Number of elements that are processed between two loops over maps: as many of the narrowest elements (one byte) as
-fill a vector register."""
+"""Number of elements of a block. Maps and scans alternate block by block. It is the number of one-byte elements (the
+narrowest ones) that fill a vector register."""
 
 
 def emit(name: str, nest: Nest, graph: Graph, plan: CppPlan) -> str:
@@ -62,7 +62,7 @@ def _in_register(function: str, mode: ScanMode) -> str:
     """Return the C++ source of a function that scans a block of elements, and continues from the value before the
     block."""
     kind, start = _kind(function), REDUCTIONS[function].start
-    # for vectors, the choice is made lane by lane
+    # on vectors, the operator ?: chooses lane by lane
     joined = {"max": "{0} > {1} ? {0} : {1}", "min": "{0} < {1} ? {0} : {1}"}.get(
         function, REDUCTIONS[function].combine
     )
@@ -106,7 +106,7 @@ class _ScanWriter(NestWriter):
 
     def __init__(self, name: str, nest: Nest, graph: Graph, plan: CppPlan) -> None:
         super().__init__(name, nest, graph, plan)
-        self.whole = False  # a single row is still a row here
+        self.whole = False  # a scan of a single row is written as a row kernel
         self.backwards = nest.scans[0].arguments.backwards
 
     def _row_pass(self) -> None:

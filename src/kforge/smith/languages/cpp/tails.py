@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class TailWriter(ABC):
-    """Base class of writers of such kernels. A piece is part of one row; the tail gets its batch, row, first column,
-    number of elements, and values."""
+    """Base class of writers of kernels with a tail. A kernel hands over its results in pieces. A piece is part of one
+    row; the tail gets its batch, row, first column, number of elements, and values."""
 
     def __init__(
         self,

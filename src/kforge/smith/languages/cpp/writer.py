@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t"}
 IN_MEMORY = {**TYPES, "bool": "uint8_t"}
-"""C++ types of elements in memory. Booleans are bytes there, because GCC does not vectorize choices that depend on a
-bool."""
+"""C++ types of elements in memory. Booleans are bytes there, because GCC does not vectorize selections that depend on
+a bool."""
 LONG = 4096
 """Most elements that are summed in single precision; a longer sum is continued in double precision."""
 SHORT = 16
@@ -29,6 +29,8 @@ LARGE_BYTES = 1 << 20
 """Size of an output, in bytes, from which the kernel asks the system for large pages. The request takes a
 microsecond."""
 KEPT_BYTES = 1 << 19
+"""Most bytes that the kept values of a tile of columns take. Tiles that would take more are halved, down to 16
+columns."""
 INDENT = "    "
 OUTER_NAMES = ("row", "block", "plane", "volume")
 INNER_NAMES = ("i", "j", "k", "l")
@@ -89,7 +91,7 @@ class KernelWriter:
         self.maps_only = maps_only
         self.whole = not maps_only and not self.outer and self.lane is None
         self.kept = self._places_of_kept()
-        if self.whole:  # threads share the sweeps, so nothing can be kept in memory of one thread
+        if self.whole:  # threads share the sweeps, so nothing can be kept in the memory of one thread
             self.kept = {name: place for name, place in self.kept.items() if place}
             self.nest = replace(nest, kept=tuple(self.kept))
 
@@ -101,7 +103,7 @@ class KernelWriter:
         ]
 
     def statements(self, places: dict[int, str], given: dict[str, str]) -> str:
-        """Return the statements that compute the maps for one element, for a loop that another writer makes.
+        """Return the statements that compute the maps for one element, for a loop that another writer writes.
 
         `places` has the index expression of every loop of the nest. `given` has expressions for values that are already
         known and need not be read.

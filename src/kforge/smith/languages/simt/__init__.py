@@ -83,7 +83,7 @@ class Simt:
         found = None if tail is not None else positions.kernel(name, node, context, plan, self.dialect)
         return None if found is None else self._written([found[0]], found[1])
 
-    def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:  # noqa: ARG002 - as asked
+    def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:  # noqa: ARG002 - protocol
         return ()
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:

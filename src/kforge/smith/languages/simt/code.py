@@ -38,7 +38,7 @@ class Code:
 
     def name(self, plain: str) -> str:
         """Return a name that this kernel has not used yet, by adding a number if necessary."""
-        plain = plain.lstrip("_")  # some dialects reserve names that begin so
+        plain = plain.lstrip("_")  # some dialects reserve names that begin with an underscore
         number = self._names[plain] = self._names.get(plain, 0) + 1
         return plain if number == 1 else f"{plain}_{number}"
 

@@ -1,5 +1,5 @@
-"""Writes convolutions as matrix products: the weights times the inputs below each window. The inputs are gathered tile
-by tile."""
+"""Writes convolutions as matrix products: the weights times the inputs in each window. The inputs are gathered tile by
+tile."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Reads the input elements below each window, which are the right factor of the product."""
+    """Reads the input elements in each window, which are the right factor of the product."""
 
     shape: Shape
     by_step: bool = False
@@ -118,7 +118,7 @@ def kernel(
     name: str, node: Node, tail: Region | None, context: Context, plan: SimtPlan, dialect: Dialect
 ) -> tuple[Kernel, dict[str, str]] | None:
     """Return the kernel of a convolution with the elementwise operations that follow it (`tail`), and the argument for
-    each parameter. None if the call is no convolution or is left to torch."""
+    each parameter. None if the call is not a convolution or is left to torch."""
     shape, after = _shape(node, context), tail_of(node, tail, context)
     if shape is None or after is None or not node.size:
         return None

@@ -50,7 +50,7 @@ class Kernel:
 
 
 class Dialect:
-    """How one SIMT language is written; this base class writes C. The kind of a value is one of torch's dtypes:
+    """The syntax of one SIMT language; this base class writes C. The kind of a value is one of torch's dtypes:
     float32, int32, int64 or bool."""
 
     language: ClassVar[str]
@@ -59,10 +59,10 @@ class Dialect:
         {"float32": "float", "int32": "int", "int64": "long", "bool": "bool", "uint8": "uchar", "uint32": "uint"}
     )
     calls: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """The language's own functions, by the names of `ir/functions.py`. Functions that are missing here are those of
+    """Maps names of `ir/functions.py` to the language's own functions. All other functions are taken from
     <kforge/math.h>."""
     block: ClassVar[str] = "kforge::"
-    """What the names of the functions of <kforge/math.h> begin with."""
+    """Prefix of the names of the functions of <kforge/math.h>."""
     subgroup: ClassVar[int] = 0
     """Number of threads that can exchange values without shared memory (a warp). 0 if a kernel cannot rely on that."""
     most_threads: ClassVar[int] = 1024
@@ -72,6 +72,7 @@ class Dialect:
     shared_bytes: ClassVar[int] = 32 << 10
     """Bytes of shared memory that a thread group can use."""
     has_int64: ClassVar[bool] = True
+    """Whether the language has 64-bit integers, for indices into large tensors."""
     has_vectors: ClassVar[bool] = True
     """Whether four neighbouring elements can be read or written by one instruction."""
     narrow_dtypes: ClassVar[frozenset[str]] = frozenset()
@@ -134,7 +135,8 @@ class Dialect:
         return "#pragma unroll"
 
     def barrier(self) -> str:
-        """Return the barrier: all threads of a group wait there, and then see each other's writes to shared memory."""
+        """Return the barrier statement: all threads of a group wait there, and then see each other's writes to shared
+        memory."""
         raise NotImplementedError
 
     def swapped(self, value: str, distance: int) -> str:

@@ -32,7 +32,7 @@ class Memories:
     parameter."""
 
     def __init__(self, nest: Nest, graph: Graph, besides: Sequence[str] = ()) -> None:
-        """`besides` are nodes whose values the kernel computes itself, so that they are no parameters."""
+        """Leave out the nodes in `besides`: the kernel computes their values itself, so they are not parameters."""
         self.nest, self.graph = nest, graph
         self.written = {buffer.base for buffer in nest.buffers if buffer.name in nest.outputs}
         self.bases = [base for base in dict.fromkeys(buffer.base for buffer in nest.memories) if base not in besides]
@@ -59,7 +59,8 @@ def launched(dialect: Dialect, kernel: Kernel, given: Mapping[str, str]) -> tupl
     before, after, arguments = [], [], []
     for parameter in kernel.parameters:
         expression = given[parameter.name]
-        if parameter.name in kernel.aligned and expression.endswith(".contiguous()"):  # memory that is not ours
+        # a tensor that this program did not allocate may begin at any address
+        if parameter.name in kernel.aligned and expression.endswith(".contiguous()"):
             expression = f"{ALIGNED}({expression})"
         if parameter.dtype not in dialect.narrow_dtypes:
             arguments.append(expression)
@@ -73,7 +74,8 @@ def launched(dialect: Dialect, kernel: Kernel, given: Mapping[str, str]) -> tupl
 
 
 class Elements:
-    """The values of a nest's nodes at one position. `indices` are the index variables that say which position."""
+    """Writes the statements that compute a nest's values at one position, and remembers each node's value. `indices`
+    are the index variables that give the position."""
 
     def __init__(self, code: Code, memories: Memories, indices: tuple[IndexText, ...], suffix: str = "") -> None:
         self.code = code
@@ -86,7 +88,7 @@ class Elements:
         """Returns the value of a buffer at this position if it is already known, for example in a register; otherwise
         None."""
         self.shift = ""
-        """Expression that is added to every address."""
+        """Expression for a shift of every address. No code reads it."""
 
     def inside(self) -> Elements:
         """Return an object for a nested block: it knows all values computed so far, and values computed in the block

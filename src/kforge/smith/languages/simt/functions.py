@@ -1,7 +1,7 @@
 """Expressions for the scalar functions of maps and reductions, in any dialect.
 
 If the language has a function of its own (`Dialect.calls`), that function is called. Otherwise the function is one of
-<kforge/math.h>, which `kforge.inline` brings to every language.
+<kforge/math.h>, which `kforge.inline` provides in every language.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.dialect import Dialect
 
 HEADER = "#include <kforge/math.h>"
-"""The line of a source that calls functions of the header."""
+"""Line that includes the header, for sources that call its functions."""
 _INFIX = MappingProxyType(
     {
         "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
@@ -65,7 +65,8 @@ def _text(code: Code, operand: Value | float, kind: str) -> str:
 
 
 def expression(code: Code, function: str, given: Sequence[str]) -> str:
-    """Return the expression that applies a function to operands in float32 or bool."""
+    """Return the expression that applies a function to operands. They have already been converted to the kind that it
+    needs."""
     if (symbol := _INFIX.get(function)) is not None:
         return f"({given[0]} {symbol} {given[1]})"
     if (plain := _PLAIN.get(function)) is not None:
@@ -79,7 +80,7 @@ def expression(code: Code, function: str, given: Sequence[str]) -> str:
 
 
 def operand(value: Operand, read: Callable[[str], Value]) -> Value | float:
-    """Return the value of a node, by `read`, or a number as it is."""
+    """Return an operand: a number as it is, or the value of the named node, which `read` returns."""
     return read(value) if isinstance(value, str) else value
 
 

@@ -1,7 +1,9 @@
 """Writes elementwise kernels for the SIMT languages.
 
-flat     a thread computes four neighbouring outputs; contiguous operands are read and written as vectors of four tiled
-some operand is transposed: a thread group computes a square tile, to keep reads and writes close in memory
+- flat: a thread computes four neighbouring outputs, and reads and writes contiguous operands as vectors of four. If
+  vectors cannot be used, it computes one output.
+- tiled: some operand is transposed. A thread group computes a square tile, so that reads and writes stay close together
+  in memory.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ def _is_vector(buffer: Buffer) -> bool:
     return buffer.dtype == "float32" and bool(buffer.steps) and buffer.steps[-1] == 1 and aligned
 
 
-def _tiled(name: str, memories: Memories, plan: SimtPlan, dialect: Dialect) -> Kernel:  # noqa: ARG001 - as others
+def _tiled(name: str, memories: Memories, plan: SimtPlan, dialect: Dialect) -> Kernel:  # noqa: ARG001 - as `_flat`
     nest = memories.nest
     across, last = _transposed(nest), len(nest.loops) - 1
     assert across is not None

@@ -26,11 +26,12 @@ class SimtPlan(Plan):
     held: int = 16
     """Most elements of a row that a thread keeps in registers from one sweep to the next."""
     parts: int = 64
-    """Most thread groups that share one long row."""
+    """Most thread groups that share one long row or column."""
     tile: int = 64
     """Number of rows and columns of a tile of a matrix product."""
     products: int = 1
-    """Which products get a kernel of kforge on a device whose library is fast: 0 none, 1 the smaller ones, 2 all."""
+    """Which matrix products and convolutions get a kernel of kforge on a device whose library is fast: 0 none, 1 those
+    of at most `LARGE` multiplications (`products.py`), 2 all. Attention gets a kernel there only with 2."""
 
 
 MOVES = (

@@ -48,7 +48,7 @@ def kernel(
     code.var("position", "int32", "member")
     with code.loop("i", length, "member", team.size):
         code.let("value", "float32", code.load("x", f"first + i{'' if lanes == 1 else f' * {lanes}'}").text)
-        # a NaN comes before everything
+        # NaN counts as infinite, so that it ranks first
         code.let("size", "float32", dialect.select(dialect.is_nan("value"), dialect.number(sign * math.inf), "value"))
         with code.when(f"size {'>' if packet == 'argmax' else '<'} best"):
             code.assign("best", "size")

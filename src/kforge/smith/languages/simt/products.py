@@ -232,8 +232,8 @@ class Tiled:
 
 
 def _tile(sizes: Sizes, plan: SimtPlan) -> tuple[int, int]:
-    """Return the number of rows and columns of a tile. It is the plan's `tile`, made smaller if too few tiles would
-    fill the device."""
+    """Return the number of rows and columns of a tile. It is the plan's `tile`, made smaller if the matrix is
+    smaller, or if there would be too few tiles to fill the device."""
     down, across = (max(SIDE, min(plan.tile, block_of(size))) for size in (sizes.rows, sizes.columns))
     while (
         max(down, across) > 2 * SIDE and sizes.batches * -(-sizes.rows // down) * -(-sizes.columns // across) < FILLED

@@ -2,7 +2,7 @@
 
 Columns and short rows: one thread scans a whole place. Longer rows: a thread group goes through a row in tiles. Each
 thread combines a few neighbours, the group scans these totals in shared memory, and each thread goes through its
-neighbours again, beginning with the total before them. Few long rows: several groups share a row, and a first kernel
+elements again, beginning with the total before them. Few long rows: several groups share a row, and a first kernel
 computes the total of each part.
 """
 

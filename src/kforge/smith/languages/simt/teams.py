@@ -94,7 +94,7 @@ def team_for(places: int, length: int, *, rows: bool, plan: SimtPlan, dialect: D
 def reduced(code: Code, team: Team, values: Sequence[tuple[str, str]]) -> None:
     """Write the statements that combine variables over all threads of a team; every thread then has the results.
 
-    `values` has the reduction's function and the variable's name for each.
+    Each item of `values` is a pair: the reduction's function, and the name of the variable.
     """
     if team.size == 1:
         return

@@ -41,7 +41,8 @@ EXP_FROM_THE_LARGEST = "tl.exp({0})"
 """exp for arguments of at most zero, as in a softmax, from which the maximum was subtracted.
 
 The hardware's relative error grows with the size of the argument, but the result shrinks faster. Compared with the
-largest result of the row, which is 1, the error stays in the last bits. This exp takes a fifth of the instructions.
+largest result of the row, which is 1, the error stays in the last bits. This exp takes a fifth of the instructions of
+`exp_of`.
 """
 
 OVER_THEIR_SUM = "{0} * (1.0 / {1})"
@@ -69,7 +70,7 @@ class ReductionText:
     combine: str
     """Expression that combines two values {0} and {1}."""
     along: str
-    """Expression that reduces a block {0} along its axis {1}, which stays with size one."""
+    """Expression that reduces a block {0} along its axis {1}. The axis stays, with size one."""
 
 
 REDUCTIONS = MappingProxyType(

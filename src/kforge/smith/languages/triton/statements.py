@@ -22,12 +22,13 @@ INDENT = "    "
 LAST = 65_535
 """Most program instances along the second axis of a launch. The first axis allows 2^31."""
 KEPT = ', eviction_policy="evict_last"'
+"""Option for loads of elements that the next places read again."""
 _TAKES_BOOLS = frozenset({"and", "or", "not", "eq", "ne", "float"})
 
 
 @dataclass
 class Statements:
-    """The body of a kernel, or of a loop in it."""
+    """The body of a kernel, or of a loop in it, while it is being written."""
 
     graph: Graph
     nest: Nest
@@ -79,7 +80,8 @@ class Statements:
             if node.name in self.nest.outputs:
                 buffer = self.nest.buffer(node.name)
                 moving = [index for index in self.indices if index.moves(buffer.steps)]
-                # one place in a block of many: only its value is stored, by a pointer that still has the block's shape
+                # an index of size 1 in a longer block: adding it to the address gives the pointer the block's shape,
+                # and its mask lets only the first value be stored
                 still = [index for index in self.indices if index.size == 1 and index.name in self.masks]
                 shaping = still if moving else still or [self.indices[0]]
                 address = memory_name(buffer, self.nest) + "".join(f" + {index.name}" for index in shaping)

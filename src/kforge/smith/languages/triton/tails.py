@@ -47,7 +47,7 @@ class Tail:
         indices, loops = [], list(self._loops())
         for name, count in counts.items():
             end = next((n for n in range(len(loops) + 1) if math.prod(size for _, size in loops[:n]) == count), None)
-            if end is None or self.following is None:  # a loop crosses the ends of rows
+            if end is None or self.following is None:  # no tail, or a loop of it spans two indices
                 return [f"i = {self._flattened(counts)}", *self.flat(result, " & ".join(masks.values()))]
             indices.append(IndexText(name, tuple(loops[:end])))
             loops = loops[end:]

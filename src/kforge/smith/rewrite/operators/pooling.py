@@ -2,7 +2,7 @@
 
 Before a 1x1 convolution that is always possible. With a larger window, some taps reach beyond the border of x, so that
 they see fewer elements than the middle tap. But each tap sees a box of x: all of x, or x without a few lines at the
-borders. So the sum over all outputs is the sum, over the taps, of their weights times the sums of their boxes.
+borders. So the sum over all outputs is a sum over the taps: the tap's weight times the sum of the tap's box.
 
 Pooling of an upsampled tensor, whose elements are copies, is pooling of the smaller tensor.
 """
@@ -138,7 +138,7 @@ def _met(linear: Linear, axis: int, size: int) -> list[Range] | None:
         linear.tail[2][axis],
         linear.tail[-1 if _turned(linear) else 3][axis],
     )
-    if _turned(linear):  # place i goes to i*stride - padding + tap*dilation
+    if _turned(linear):  # input i contributes to output i*stride - padding + tap*dilation
         starts = [padding - tap * dilation for tap in range(taps)]
         return [(max(0, -(-start // stride)), min(size, (out - 1 + start) // stride + 1)) for start in starts]
     if stride != 1:

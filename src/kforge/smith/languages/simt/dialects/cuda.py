@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Cuda(Dialect):
-    """How CUDA C++ is written."""
+    """The syntax of CUDA C++."""
 
     language = "cuda"
     types = MappingProxyType(

@@ -6,7 +6,7 @@ from kforge.smith.languages.simt.dialects.cuda import Cuda
 
 
 class Hip(Cuda):
-    """How HIP C++ is written."""
+    """The syntax of HIP C++."""
 
     language = "hip"
     shared_bytes = 64 << 10

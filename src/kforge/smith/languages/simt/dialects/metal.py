@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Metal(Dialect):
-    """How Metal Shading Language is written."""
+    """The syntax of the Metal Shading Language."""
 
     language = "metal"
     calls = MappingProxyType(
@@ -27,7 +27,7 @@ class Metal(Dialect):
     prelude = "#include <metal_stdlib>\nusing namespace metal;"
 
     def is_nan(self, text: str) -> str:
-        # by its bits: the compiler may assume that there is no NaN
+        # tests the bits, because the compiler may assume that there is no NaN
         return f"((as_type<int>({text}) & 0x7fffffff) > 0x7f800000)"
 
     def multiply_add(self, x: str, y: str, z: str) -> str:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class OpenCl(Dialect):
-    """How OpenCL C is written."""
+    """The syntax of OpenCL C."""
 
     language = "opencl"
     block = "kforge_"
     # Not the driver's tanh and erf: PoCL's tanh(-20) is one rounding unit above -1, so that x * (1 + tanh(x)) grows
-    # with x instead of vanishing. Ours are exactly -1 and 1 there.
+    # with x instead of vanishing. kforge's functions are exactly -1 and 1 there.
     calls = MappingProxyType(
         {
             "abs": "fabs", "sqrt": "sqrt", "exp": "exp", "log": "log", "expm1": "expm1", "log1p": "log1p",
@@ -36,7 +36,7 @@ class OpenCl(Dialect):
     def barrier(self) -> str:
         return "barrier(CLK_LOCAL_MEM_FENCE);"
 
-    def vector(self, memory: str, index: str, *, constant: bool) -> str:  # noqa: ARG002 - as others need it
+    def vector(self, memory: str, index: str, *, constant: bool) -> str:  # noqa: ARG002 - other dialects need it
         return f"vload4(0, {memory} + {index})"
 
     def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.dialect import Kernel, Parameter
 
 _DIMENSIONS = 2
-"""Dimensions of every kernel's launch. The second, `get_group(0)`, is longer than 1 only for very many groups."""
+"""Dimensions of every kernel's launch. The second, `get_group(0)`, is longer than 1 only for more than `most_groups`
+groups."""
 
 
 class Sycl(Dialect):
-    """How SYCL C++ is written."""
+    """The syntax of SYCL C++."""
 
     language = "sycl"
     types = MappingProxyType(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Wgsl(Dialect):
-    """How WGSL is written."""
+    """The syntax of WGSL."""
 
     language = "webgpu"
     block = "kforge_"
@@ -30,7 +30,7 @@ class Wgsl(Dialect):
     # lavapipe ends a thread's loops after 65535 steps in all, with wrong results and no error
     unrolls_by_copies = True
     narrow_dtypes = frozenset({"bool", "uint8", "int64"})
-    # a constant that is infinite is an error, so the bits are those of a variable
+    # an infinite constant is a compile error, so the bits are read from a variable
     prelude = "var<private> infinite: u32 = 0x7f800000u;\nvar<private> not_a_number: u32 = 0x7fc00000u;"
 
     def cast(self, kind: str, text: str) -> str:
@@ -45,7 +45,7 @@ class Wgsl(Dialect):
         return "bitcast<f32>(not_a_number)" if math.isnan(value) else super().number(value)
 
     def is_nan(self, text: str) -> str:
-        # by its bits: implementations may assume that there is no NaN
+        # tests the bits, because implementations may assume that there is no NaN
         return f"((bitcast<i32>({text}) & 0x7fffffff) > 0x7f800000)"
 
     def multiply_add(self, x: str, y: str, z: str) -> str:

@@ -1,10 +1,10 @@
 """Writes attention kernels with float32 results that never store the scores. Both matrix products use half-precision
 parts of each number (`halves.py`).
 
-One Triton program has a block of queries and goes through all keys. It keeps, for each query, the largest score, the
+A program instance has a block of queries and goes through all keys. It keeps, for each query, the largest score, the
 sum of weights and the weighted sum of values so far. Weights are scaled by 2^13, so that small ones do not underflow in
 half precision. A value that is not finite makes every result NaN to which it contributes. If there is only one query,
-no matrix units are used, and keys and values are read as they are.
+and no bias or causal mask, no matrix units are used, and keys and values are read without splitting them.
 """
 
 from __future__ import annotations

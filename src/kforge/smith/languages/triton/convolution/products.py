@@ -40,8 +40,8 @@ transposed ones."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for a convolution and its tail, or None if the call is no such convolution or torch's own kernel
-    is expected to be faster."""
+    """Return a kernel for a convolution and its tail, or None if the call is not a supported convolution or torch's own
+    kernel is expected to be faster."""
     assert isinstance(context.plan, TritonPlan)
     if not context.plan.split:
         return None
@@ -68,7 +68,7 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
         launch(f"{name}_largest", [found.samples * found.pieces], [x, made["largest"]], 8),
         launch(f"{name}_input", [found.turns], [x, made["largest"], made["halves"], made["scales"]], 8),
         launch(f"{name}_weight", [weight.programs], [weight.given.memory, made["weights"], made["weight_scales"]], 8),
-        # narrow blocks leave room for two programs at a time: one multiplies while the other waits
+        # narrow blocks leave room for two instances on a multiprocessor: one multiplies while the other waits
         launch(name, grid, operands, 8, 3) if weight.tile == TILE else launch(name, grid, operands, 4, 2),
     )
     texts = [
@@ -191,8 +191,8 @@ def _along(axis: int, size: int, found: SplitConvolution) -> str:
 
 
 def _reach(found: SplitConvolution) -> str:
-    """Return the expression for the offset from a window's first element. The index `k` counts the window's elements,
-    and the channels within each."""
+    """Return the expression for the offset of element `k` from a window's first element. `k` counts the positions in
+    the window, and the channels at each position."""
     channels = found.channels // found.groups
     terms = [f"k % {channels}"]
     for axis, size in enumerate(found.window):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.convolutions import Convolution, Transposed
 
 PIECE = 8192
-"""Number of elements in which one program instance searches for the largest one."""
+"""Number of elements that one program instance searches for the largest one. A sample has at most 512 pieces, which
+are longer if necessary."""
 SPOTS = 64
 """Number of positions, and of channels, of the block that one program instance transposes."""
 

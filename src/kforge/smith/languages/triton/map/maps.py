@@ -1,10 +1,10 @@
 """Writes elementwise kernels in Triton.
 
-flat     one index over all elements: neighbours in the output are neighbours in a block tiled    some operand is
-transposed: a block has two axes, to keep reads and writes close in memory
+- flat: one index counts all elements. Neighbours in the output are neighbours in a block.
+- tiled: some operand is transposed. A block has two axes, so that reads and writes stay close together in memory.
 
 A flat kernel reads or writes two buffers together if their elements alternate in memory, such as the even and the odd
-elements of a row. Each of them alone would touch every cache line.
+elements of a row. Reading or writing one of them alone would touch every cache line.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class SlidingWindow:
             f"for step in tl.static_range({self.work.strip + self.work.overlap - 1}):",
         ]
         lines += [INDENT + line for line in self._step(names, nothing)]
-        # a compiler moves no load before a store, which could change what is loaded
+        # the compiler moves no load before an earlier store, which could change the loaded elements
         lines.append(f"for step in tl.static_range({self.work.strip}):  # all loads come before the first store")
         lines += [INDENT + line for line in self._finished(after)]
         return lines
@@ -126,7 +126,7 @@ class SlidingWindow:
             yield "own_bias = tl.load(bias + channel)"
 
     def _row(self, place: int | str, met: dict[str, int | str]) -> Iterator[str]:
-        """Yield the lines for one input row, `place` rows below the first row of the window of `row`.
+        """Yield the lines for one input row, `place` rows below the first row of the window of the output row `row`.
 
         `met` has the windows that contain this input row, each with the index of the row within that window.
         """

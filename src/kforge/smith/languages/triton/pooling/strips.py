@@ -95,6 +95,8 @@ class Strips:
         return found if shared and (self.kept or not self._weights) else 1
 
     def _strip(self) -> int:
+        """Return the number of outputs per thread if threads go along an axis: as many as can be unrolled while enough
+        program instances remain."""
         window, rows = self.window, self.window.outputs[self.down]
         height, stride = window.window[self.down], window.stride[self.down]
         beside = math.prod(window.window) // height

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kforge.smith.patterns.products import Factor
 
 TILE = 128
+"""Most rows of a tile, and most columns."""
 STEP = 64
 """Number of elements of a row that a matrix unit sums; longer sums are continued in single precision."""
 HELD = 8192
@@ -30,6 +31,7 @@ WHOLE = 2 * HELD
 """Number of elements that a program instance of a splitting kernel keeps in registers if rows are not contiguous. It is
 larger than `HELD`, because reading such rows twice would cost more than the registers."""
 PROCESSORS = 132
+"""Number of multiprocessors of an H200."""
 
 SIZE = ("size = tl.abs(value)", 'finite = size < float("inf")')
 SCALE = (
@@ -68,8 +70,8 @@ class Rows:
     offset: int = 0
     """Index of the first element in its memory."""
     whole: int = 0
-    """Set if one matrix was cut along its rows into several: the length of the original rows. Elements of the last
-    piece beyond it do not exist. 0 otherwise."""
+    """Length of the original rows if one matrix was cut along its rows into several, otherwise 0. The last piece may
+    reach beyond this length, where there are no elements."""
 
     @property
     def size(self) -> int:

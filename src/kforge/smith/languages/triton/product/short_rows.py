@@ -1,10 +1,10 @@
-"""Writes matrix products whose inner size is at most one step, from half-precision parts (`halves.py`). Memory limits
-their speed.
+"""Writes matrix products whose inner size is at most one step (64 elements), from half-precision parts (`halves.py`).
+Memory bandwidth limits their speed.
 
 The right factor is split in advance. Rows of the left factor are scaled and split in the multiplying kernel itself, so
 that they are read once and their parts are never stored. A program instance keeps its columns while it goes through
-several tiles of rows, and loads the next tile while it stores the last one. There is no branch for values that are not
-finite, because a branch would cost a third of the registers: such values take part only in the product of the high
+several tiles of rows, and loads the next tile while it stores the previous one. There is no branch for values that are
+not finite, because a branch would cost a third of the registers: such values take part only in the product of the high
 parts.
 """
 

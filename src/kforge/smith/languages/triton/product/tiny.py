@@ -1,5 +1,5 @@
 """Writes products of many tiny matrices. A program instance computes many of them, and each thread a few results.
-Memory limits their speed."""
+Memory bandwidth limits their speed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 TINY = 16
 """Most rows, columns and inner elements of a tiny matrix."""
 MANY = 4096
-"""Fewest matrices for which this kernel is used. torch's library is fast for fewer."""
+"""Fewest matrices for which this kernel is used unless the plan's `split` is 2. For fewer, torch's library is fast."""
 RESULTS = 4096
 """Number of result elements per program instance."""
 
 
 def kernel(name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
-    """Return a kernel for the products and the elementwise operations that follow them (`tail`). None if the matrices
-    are too few or too large."""
+    """Return a kernel for the products and the elementwise operations that follow them (`tail`). None for other calls,
+    and if there is a bias or the matrices are too few or too large."""
     assert isinstance(context.plan, TritonPlan)
     found = product_of(node, context.graph) if context.plan.split else None
     if found is None or found.bias or not node.size or not found.inner:

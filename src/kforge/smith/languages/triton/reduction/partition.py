@@ -34,9 +34,10 @@ memory at the same time. On an H200, sums of 8192 columns take 0.24 ms with 8 el
 sums of a sigmoid and two products take 0.26 and 0.30 ms."""
 FEW_WARPS, MOST_WARPS = 16, 32
 """Most warps of a program instance. `FEW_WARPS` holds if its elements stay in registers or the kernel is relayed,
-`MOST_WARPS` otherwise. With fewer warps running, a second sweep still finds its elements in the cache."""
+`MOST_WARPS` otherwise. Fewer warps leave fewer elements in the cache between the sweeps of a relayed kernel, so the
+second sweep still finds them."""
 RELAYED = 1 << 22
-"""Fewest elements for which a second pass over all of them would find little in the cache."""
+"""Fewest elements for which a kernel is relayed. A second pass over fewer elements finds most of them in the cache."""
 CACHED = 10_000_000
 """Most elements of all running program instances for which each instance still finds its own in the cache. On an H200,
 a softmax of rows of 65536 takes 0.61 ms, and 0.64 ms if the kernel is relayed."""
@@ -44,8 +45,8 @@ a softmax of rows of 65536 takes 0.61 ms, and 0.64 ms if the kernel is relayed."
 
 @dataclass(frozen=True)
 class Shape:
-    """How the work is divided. `places` per program instance, elements per `step`, and `parts`: the number of instances
-    that share a place."""
+    """How the work is divided: `places` and `warps` per program instance, elements per `step`, and `parts`, the number
+    of instances that share a place. `whole` and `relayed` are explained in `reductions.py`."""
 
     places: int
     step: int

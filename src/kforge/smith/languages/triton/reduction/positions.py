@@ -1,8 +1,8 @@
 """Writes argmax and argmin in Triton: the index of the largest or smallest element along an axis.
 
-A program instance goes through the elements of its places (`blocks.py`) in pieces, so memory is read once. Each element
-of a block keeps the best value seen at its position, and threads compare only at the end. The last axis of a block is
-the one that is contiguous in memory.
+A program instance goes through the elements of its places (`blocks.py`) in pieces, so memory is read once. Each
+position of a block keeps the best value it has seen, and positions are compared only at the end. The last axis of a
+block is the one that is contiguous in memory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def kernel(name: str, node: Node, context: Context) -> WrittenKernel | None:
 
 @dataclass(frozen=True)
 class Walk:
-    """How a program instance goes through the elements of its places (`blocks.py`)."""
+    """How a program instance goes through the elements of its places (`blocks.py`). A place has `length` elements,
+    which are `lanes` elements apart in memory. A block has `places` places and `step` elements of each."""
 
     place: IndexText
     length: int

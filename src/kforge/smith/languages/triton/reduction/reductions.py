@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kforge.smith.languages.triton.reduction.joint_sweeps import Joint
 
 AHEAD = PROGRAMS // 2
-"""Number of program instances of the first sweep that run at the same time. Instances of the second sweep start this
-many instances after those of the first."""
+"""Number of program instances of the first sweep that run at the same time. Instances of the second sweep follow
+those of the first at a distance of this number plus the number of parts of a place."""
 
 
 class ReductionEmitter:
@@ -192,7 +192,7 @@ class ReductionEmitter:
             lane = summed("" if begin == "0" else begin, f"tl.arange(0, {step}){self.block.along_i}")
             counts, total = "counts", self._elements_of("part") if stride > step else str(self.i.size)
             body.say(f"counts = (({self.i.size + stride - 1} - ({lane})) // {stride}).to(tl.float32)")
-        for joint in means:  # of which sums are made here
+        for joint in means:  # the lanes hold means: turn them into sums
             body.say(f"{joint.first.name}_lanes = {joint.first.name}_lanes * {counts}")
         self._put_together(body, reductions, "lanes", counts, total)
 
@@ -201,8 +201,8 @@ class ReductionEmitter:
         return list(found.values())
 
     def _put_together(self, body: Statements, reductions: Iterable[Node], parts: str, counts: str, total: str) -> None:
-        """Write the lines that combine partial results into reductions. `parts` is their suffix; each has `counts`
-        elements, and all have `total`."""
+        """Write the lines that combine partial results into reductions. `parts` is the suffix of the variables
+        that hold them. Each stands for `counts` elements, and all together for `total`."""
         reductions = list(reductions)
         joints = self._joints_of(reductions)
         taken = {name for joint in joints for name in (joint.first.name, *(n.name for n in joint.nodes))}
@@ -257,7 +257,7 @@ class ReductionEmitter:
         each = f"tl.arange(0, {parts}){self.block.along_i}"
         masks = [body.masks["place"]] if "place" in body.masks else []
         masks += [f"({each} < {self.shape.parts})"] if parts != self.shape.parts else []
-        # other programs of this kernel have just written them, so the L1 cache must be bypassed
+        # other instances of this kernel have just written them, so the L1 cache must be bypassed
         fresh = ', cache_modifier=".cg"' if self.shape.relayed else ""
         for sweep in self.nest.sweeps[:number]:
             for node in sweep.reductions:

@@ -27,7 +27,7 @@ a place."""
 STEPS = 16
 FULL = 1056
 """Number of program instances below which each multiprocessor of a large device has at most eight of them. So few
-cannot hide the latency of memory, so each loads its next pieces in advance."""
+cannot hide the latency of memory. Each then loads its next pieces in advance."""
 AHEAD = 4
 """Number of pieces that are loaded in advance if there are few program instances."""
 
@@ -72,7 +72,7 @@ class ScanEmitter:
         if programs >= TOO_FEW or self.steps <= STEPS:
             return 1
         most = min(PARTS, self.steps // 4, 2 * PROGRAMS // programs)
-        return -(-self.steps // -(-self.steps // most))  # as many as have something to do
+        return -(-self.steps // -(-self.steps // most))  # leaves out parts that would be empty
 
     @property
     def _is_waiting(self) -> bool:
