@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from kforge.cli.output import words
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.evaluation.constants import MAX_PAIRS, MOST_PACED, STATISTICS
+from kforge.evaluation.constants import MAX_PAIRS, MOST_PACED_OPEN, STATISTICS
 from kforge.records import Proof, as_json
 from kforge.records.policy import check_choice
 from kforge.store.signature import SIGNATURE, canonical
@@ -47,7 +47,7 @@ DRIFT = 4.0
 SHORTEST, LONGEST = 1e-12, 1e9
 """Shortest and longest valid sample in seconds. Everything that is computed from samples within these bounds is
 finite."""
-MOST_SAMPLES, MOST_PACED_SAMPLES = 4 * MAX_PAIRS, 4 * MOST_PACED
+MOST_SAMPLES, MOST_PACED_SAMPLES = 4 * MAX_PAIRS, 4 * MOST_PACED_OPEN
 """Most samples of one kind, and most samples of paced blocks, that a receipt may hold. Their statistics are computed by
 resampling them thousands of times, for paced blocks more than once."""
 PACED = "one by one"
@@ -200,7 +200,7 @@ def _against_samples(timing: Timing | None, receipt: Receipt) -> Iterator[str]:
         return
     most = max((len(each) for kind, each in held.items() if kind.endswith(PACED)), default=0)
     if most > MOST_PACED_SAMPLES:
-        yield f"it holds {most} samples of paced blocks, and kforge takes at most {MOST_PACED} pairs of them"
+        yield f"it holds {most} samples of paced blocks, and kforge takes at most {MOST_PACED_OPEN} pairs of them"
         return
     eager, candidate = (held.get(side, ()) for side in ("eager", "candidate"))
     if not len(eager) == len(candidate) == timing.pairs or not _are_times(*eager, *candidate):

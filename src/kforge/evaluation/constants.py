@@ -139,7 +139,7 @@ TOO_QUICK = 20e-6
 
 # --- timing -------------------------------------------------------------------------------------------------
 
-STATISTICS = 1
+STATISTICS = 2
 """Version of the method that computes a speedup, its interval and the seconds from samples. Increase it with every
 change of that method: `kforge verify` recomputes a receipt's summary only if the versions are equal."""
 
@@ -194,9 +194,12 @@ checked."""
 RENEWED_SHARE = 0.25
 """Chance that the weights are changed after two timed pairs, and after one pair of paced blocks."""
 LEAST_PACED, MOST_PACED, PACED_SHARE = 3, 24, 0.2
-"""Pairs of paced blocks for a program that seems faster: at least LEAST_PACED, at most MOST_PACED. Between these
+"""Pairs of paced blocks for a program that seems faster: at least LEAST_PACED, usually at most MOST_PACED. Between these
 limits, pairs are added while they take less than PACED_SHARE of the timing stage, or while the result is still open. In
 a paced block, the inputs of a call appear only when the call before is over."""
+MOST_PACED_OPEN = 200
+"""Most pairs of paced blocks on a host, if MOST_PACED of them leave it open whether the program is faster one call at a
+time. The interval is then examined each time their number has grown by LOOK_AGAIN."""
 PACED_CALLS, SMALL_INPUTS = (8, 2), 1 << 18
 """PACED_CALLS: calls in a paced block with small inputs, and with larger ones. SMALL_INPUTS: largest size in bytes of
 small inputs. The median call of a block counts; its first call is left out."""

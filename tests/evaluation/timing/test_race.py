@@ -16,6 +16,7 @@ from kforge.evaluation.constants import (
     LEAST_PACED,
     LONGEST_BLOCK,
     MOST_PACED,
+    MOST_PACED_OPEN,
     OUTSIDE_SHARE,
 )
 from kforge.evaluation.timing import race as timing
@@ -108,6 +109,19 @@ class SlowSide(Side):
         super().prepare(sets, paced=paced)
         CLOCK.now += 5e-3
         self.turns = itertools.cycle((1e-3 * secrets.randbelow(20), 2e-3))
+
+
+class UnsteadySide(Side):
+    """A side whose calls one by one take the times of a cycle in turn, in milliseconds."""
+
+    def __init__(self, call: float, times: tuple[float, ...]) -> None:
+        super().__init__(call, device_clock=False)
+        self._times = itertools.cycle(times)
+
+    def run_paced(self) -> list[Took]:
+        CLOCK.now += 5e-3
+        self.alone = 1e-3 * next(self._times)
+        return super().run_paced()
 
 
 def raced_by(baseline: Side, candidate: Side, seconds: float = TIMING_SECONDS, output_bytes: int = 16) -> Race:
@@ -253,6 +267,49 @@ def test_a_faster_program_is_timed_one_by_one_as_well(alone: float, claimed: boo
     assert LEAST_PACED <= len(samples.paced) <= MOST_PACED
     assert samples.gains_by_batching is not claimed
     assert (samples.doubt is None) is claimed
+
+
+FASTER_IN_MOST = (0.8, 1.0, 1.6, 2.4, 2.8)
+"""Times beside a baseline of 2 ms. The interval of 24 of them contains 1.00x, that of 122 does not."""
+
+
+@pytest.mark.usefixtures("own_clock")
+def test_paced_blocks_go_on_while_they_leave_the_result_open() -> None:
+    race = raced_by(Side(2e-3, device_clock=False), UnsteadySide(1e-3, FASTER_IN_MOST))
+    race.check = Lenient()  # type: ignore[assignment]
+    said: list[str] = []
+    race.say = said.append
+    samples = race.run()
+    assert MOST_PACED < len(samples.paced) < MOST_PACED_OPEN
+    assert samples.one_by_one is not None
+    assert samples.one_by_one.low > 1.0
+    assert samples.doubt is None
+    assert any("one call at a time" in line for line in said)
+
+
+@pytest.mark.usefixtures("own_clock")
+@pytest.mark.parametrize(("longest", "pairs"), [(None, MOST_PACED_OPEN), (0.3, None)], ids=["most pairs", "time is up"])
+def test_paced_blocks_end_although_the_result_is_open(longest: float | None, pairs: int | None) -> None:
+    race = raced_by(Side(2e-3, device_clock=False), UnsteadySide(1e-3, (1.0, 1.9, 2.1, 3.0)))
+    race.check = Lenient()  # type: ignore[assignment]
+    if longest is not None:
+        race.longest = longest
+    samples = race.run()
+    assert samples.is_open_alone
+    assert len(samples.paced) == pairs if pairs else MOST_PACED <= len(samples.paced) < MOST_PACED_OPEN
+    assert samples.doubt is not None
+
+
+def test_seconds_of_a_call_are_those_of_the_samples_that_count() -> None:
+    """Cause: a program that gained by batching only was shown with the seconds of paced calls beside the speedup of
+    blocks."""
+    race = raced_by(Side(2e-3, device_clock=False), Side(1e-3, device_clock=False))
+    race.check = Lenient()  # type: ignore[assignment]
+    race.candidate.alone = 2e-3  # type: ignore[attr-defined]
+    samples = race.run()
+    assert samples.gains_by_batching
+    ratio = samples.baseline_seconds() / samples.candidate_seconds().median
+    assert ratio == pytest.approx(samples.speedup().median, rel=0.05)
 
 
 def test_a_slower_program_is_not_timed_one_by_one() -> None:

@@ -107,8 +107,14 @@ class PairedSamples:
     @property
     def _measured_alone(self) -> Interval | None:
         """The speedup by paced blocks, without subtracting what a program could gain by sending the worker's answer
-        itself. None if no paced block was timed."""
-        return speedup(self._paced_ratios, np.random.default_rng(0)) if self.paced else None
+        itself. None if no paced block was timed.
+
+        Beyond MOST_PACED pairs the interval is wider, because it was examined to decide whether to go on.
+        """
+        if not self.paced:
+            return None
+        found = speedup(self._paced_ratios, np.random.default_rng(0))
+        return widened(found, looks=1) if len(self.paced) > constants.MOST_PACED else found
 
     @property
     def gains_by_batching(self) -> bool:
@@ -202,16 +208,15 @@ class PairedSamples:
     def log_ratios(self) -> Samples:
         """log(baseline / candidate) of the pairs that count: the quiet ones if there are enough, otherwise all.
 
-        The ratios of paced blocks are used instead if the program gains by seeing several inputs at once, and is also
-        faster without that.
+        The ratios of paced blocks are used instead if the program gains by seeing several inputs at once.
         """
-        return self._paced_ratios if self._counts_paced else self._block_ratios - self._excess
+        return self._paced_ratios if self.gains_by_batching else self._block_ratios - self._excess
 
     @property
     def allowance(self) -> float:
         """The largest part of the speedup, as a logarithm, that a program could gain by sending the worker's answer
         itself."""
-        if self._counts_paced:
+        if self.gains_by_batching:
             return _allowance(self._alone, self.around_paced)
         return _allowance(self._counting(self.candidate), self.around)
 
@@ -223,13 +228,8 @@ class PairedSamples:
         slower.
         """
         found = widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck, self.allowance)
-        excess = 0.0 if self._counts_paced else self._excess
+        excess = 0.0 if self.gains_by_batching else self._excess
         return found.model_copy(update={"high": found.high * math.exp(excess)})
-
-    @property
-    def _counts_paced(self) -> bool:
-        """Whether the ratios of paced blocks count instead of those of timed blocks."""
-        return self.gains_by_batching and self._wins_alone
 
     @property
     def _wins_alone(self) -> bool:

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from kforge.platforms import Limit
 
 
+PACED_EXAMINED = frozenset(math.ceil(constants.MOST_PACED * constants.LOOK_AGAIN**look) for look in range(6))
+"""Numbers of paced pairs at which the interval is examined to decide whether to time more of them."""
+
+
 @dataclass(frozen=True)
 class Duration:
     """How long a race takes."""
@@ -139,7 +143,7 @@ class Race:
                 self._trace_block(samples)
             self._maybe_renew_weights()
         self._must_wait_for_its_device(len(samples.candidate))
-        self._time_one_by_one(samples)
+        self._time_one_by_one(samples, until=start + self.longest)
         self._look_once_more(samples.calls_per_block)
         spent = self.candidate.orders.spent - spent
         samples.stocked = self.check.stocked if self.check is not None else 0
@@ -284,27 +288,25 @@ class Race:
                 self._both(self._inputs.together(min(calls, constants.LEAST_CALLS_PER_BLOCK)))
             self.check.end()
 
-    def _time_one_by_one(self, samples: PairedSamples) -> None:
+    def _time_one_by_one(self, samples: PairedSamples, *, until: float) -> None:
         """Time a program that seems faster once more in paced blocks: a call's inputs appear only when the previous
         call is over.
 
         In a normal block all inputs are there at once, so a program could work on several calls together. In a paced
-        block it cannot.
+        block it cannot. If a few paced blocks leave it open whether the program is faster in this way, more are timed,
+        at most until the monotonic clock is at `until`.
         """
         batches = samples.calls_per_block > 1 and self.candidate.access.sees
         if self.check is None or not batches or samples.speedup().low <= 1.0:
             return
-        begin, number, around = time.monotonic(), 0, list[float]()
+        begin, around = time.monotonic(), list[float]()
         samples.proves_alone = not self.baseline.access.device_clock
         large = bytes_of(self._inputs.take(samples.calls_per_block)[0]) > constants.SMALL_INPUTS
         calls = min(constants.PACED_CALLS[large], samples.calls_per_block)
         calls = 1 if samples.baseline_seconds() > constants.SLOW_CALL else calls
-        while number < constants.LEAST_PACED or (
-            number < constants.MOST_PACED
-            and (time.monotonic() - begin < constants.PACED_SHARE * self.seconds or samples.is_open_alone)
-        ):
-            number, sets = number + 1, self._inputs.take(calls, self._inputs.apart)
-            order = (self.baseline, self.candidate) if number % 2 else (self.candidate, self.baseline)
+        while self._goes_on_alone(samples, begin, until):
+            sets = self._inputs.take(calls, self._inputs.apart)
+            order = (self.candidate, self.baseline) if len(samples.paced) % 2 else (self.baseline, self.candidate)
             took, options = dict[int, list[Took]](), self._options()
             for side in order:
                 side.block.prepare(sets, paced=True, **options)
@@ -321,6 +323,22 @@ class Race:
             self._inputs.begin_next(self._inputs.apart, calls)
             self.check.look(sets)
             self._maybe_renew_weights()
+
+    def _goes_on_alone(self, samples: PairedSamples, begin: float, until: float) -> bool:
+        """Return whether another pair of paced blocks is timed. The first one began at `begin`."""
+        now, number = time.monotonic(), len(samples.paced)
+        if number < constants.MOST_PACED:
+            quick = number < constants.LEAST_PACED or now - begin < constants.PACED_SHARE * self.seconds
+            return quick or samples.is_open_alone
+        if not samples.proves_alone or number >= constants.MOST_PACED_OPEN or now > until:
+            return False
+        if number not in PACED_EXAMINED:
+            return True
+        if (alone := samples.one_by_one) is None or not samples.is_open_alone:
+            return False
+        so_far = f"one call at a time {alone.median:.2f}x so far ({alone.low:.2f} to {alone.high:.2f})"
+        self.say(f"{self.longest - until + now:.0f} s of at most {self.longest:.0f} s, {so_far}, too wide to decide")
+        return True
 
     def _trace_block(self, samples: PairedSamples) -> None:
         """Stop one block of the candidate at random moments to see whose code runs. It looks like a timed block to the
