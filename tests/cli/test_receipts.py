@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 PROBLEM = Problem(name="p", source="p")
 CANDIDATE = Candidate(source="c", platform="forest")
 RATIOS = (1.2, 1.25, 1.3, 1.3, 1.3, 1.35, 1.4)
-SUMMARY = [[1.3, 1.2015, 1.4675], [1.3, 1.2745, 1.3684], [1.0, 1.0, 1.0]]
+SUMMARY = [[1.3, 0.9081, 1.4675], [1.3, 1.2745, 1.3684], [1.0, 1.0, 1.0]]
 """Median, low and high of a speedup, of one by paced blocks, and of seconds a call."""
 
 
@@ -164,6 +164,7 @@ def test_the_version_of_the_statistics_is_raised_when_they_change() -> None:
     samples = PairedSamples(
         baseline=[1.3, 1.25, 1.2, 1.4, 1.35, 1.3, 9.0],
         candidate=[1.0] * 6 + [5.0],
+        charges=[0.2, 0.1, 0.2, 0.3, 0.2, 0.1, 0.0],
         foreign=[0.0] * 7,
         paced=[(1.4, 1.1), (1.5, 1.2), (1.45, 1.1)],
         around=0.01,
@@ -172,7 +173,7 @@ def test_the_version_of_the_statistics_is_raised_when_they_change() -> None:
     )
     found = samples.speedup(0.01), samples.one_by_one, samples.candidate_seconds()
     figures = [[round(number, 4) for number in (each.median, each.low, each.high)] for each in found if each]
-    assert (STATISTICS, figures) == (2, SUMMARY)
+    assert (STATISTICS, figures) == (3, SUMMARY)
 
 
 def test_as_many_samples_as_an_evaluation_takes_are_compared() -> None:

@@ -47,6 +47,8 @@ DRIFT = 4.0
 SHORTEST, LONGEST = 1e-12, 1e9
 """Shortest and longest valid sample in seconds. Everything that is computed from samples within these bounds is
 finite."""
+MOST_CHARGE = 20.0
+"""Largest valid logarithm of what stopping a worker may charge a pair."""
 MOST_SAMPLES, MOST_PACED_SAMPLES = 4 * MAX_PAIRS, 4 * MOST_PACED_OPEN
 """Most samples of one kind, and most samples of paced blocks, that a receipt may hold. Their statistics are computed by
 resampling them thousands of times, for paced blocks more than once."""
@@ -210,12 +212,14 @@ def _against_samples(timing: Timing | None, receipt: Receipt) -> Iterator[str]:
         yield from _of_others(timing)
         return
     alone = tuple(zip(held.get(f"eager {PACED}", ()), held.get(f"candidate {PACED}", ()), strict=False))
-    foreign = held.get("foreign load", ())
+    foreign, charges = held.get("foreign load", ()), held.get("stopping charge", ())
+    is_charged = len(charges) == timing.pairs and all(abs(each) <= MOST_CHARGE for each in charges)
     around = held.get("around a call", ())
     around = around if len(around) == 2 and all(0 <= each <= LONGEST for each in around) else (0.0, 0.0)
     samples = PairedSamples(
         baseline=list(eager),
         candidate=list(candidate),
+        charges=list(charges) if is_charged else [],
         foreign=list(foreign) if len(foreign) == timing.pairs else [],
         paced=[pair for pair in alone if _are_times(*pair)],
         around=around[0],

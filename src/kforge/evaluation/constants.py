@@ -139,7 +139,7 @@ TOO_QUICK = 20e-6
 
 # --- timing -------------------------------------------------------------------------------------------------
 
-STATISTICS = 2
+STATISTICS = 3
 """Version of the method that computes a speedup, its interval and the seconds from samples. Increase it with every
 change of that method: `kforge verify` recomputes a receipt's summary only if the versions are equal."""
 
@@ -194,9 +194,9 @@ checked."""
 RENEWED_SHARE = 0.25
 """Chance that the weights are changed after two timed pairs, and after one pair of paced blocks."""
 LEAST_PACED, MOST_PACED, PACED_SHARE = 3, 24, 0.2
-"""Pairs of paced blocks for a program that seems faster: at least LEAST_PACED, usually at most MOST_PACED. Between these
-limits, pairs are added while they take less than PACED_SHARE of the timing stage, or while the result is still open. In
-a paced block, the inputs of a call appear only when the call before is over."""
+"""Pairs of paced blocks for a program that seems faster: at least LEAST_PACED, usually at most MOST_PACED. Between
+these limits, pairs are added while they take less than PACED_SHARE of the timing stage, or while the result is still
+open. In a paced block, the inputs of a call appear only when the call before is over."""
 MOST_PACED_OPEN = 200
 """Most pairs of paced blocks on a host, if MOST_PACED of them leave it open whether the program is faster one call at a
 time. The interval is then examined each time their number has grown by LOOK_AGAIN."""
@@ -277,17 +277,17 @@ CLOCK_TOLERANCE = 1.05
 """A program is rejected if its worker's clock shows more than this factor times the referee's clock."""
 RESAMPLES = 2000
 """Number of bootstrap resamples for an interval."""
-LOOKS = MappingProxyType({"library": 30, "custom": 200})
+TRACE_SAMPLES = MappingProxyType({"library": 30, "custom": 200})
 """A program is stopped at random moments to see whose code runs. Number of samples of its threads that always suffice,
 by track."""
-LOOK_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
-"""Least seconds for which a program is stopped at random moments, by track, unless LOOKS is reached sooner."""
-TELLING_LOOKS = MappingProxyType({"library": 16, "custom": 30})
+TRACE_SECONDS = MappingProxyType({"library": 0.15, "custom": 2.0})
+"""Least seconds for which a program is stopped at random moments, by track, unless TRACE_SAMPLES is reached sooner."""
+TELLING_SAMPLES = MappingProxyType({"library": 16, "custom": 30})
 """Number of samples in the program's own code or a library's, by track, with which sampling may end after
-LOOK_SECONDS."""
-LOOK_PATIENCE = 10.0
+TRACE_SECONDS."""
+TRACE_PATIENCE = 10.0
 """Most seconds for stopping a program at random moments, on a busy machine."""
-LEAST_LOOK_PATIENCE = 1.0
+LEAST_TRACE_PATIENCE = 1.0
 """Seconds that stopping a program at random moments may always take, however short the timing is."""
 TRACED_BLOCK_SECONDS = 0.015
 """Seconds that a block should take in which the program is stopped at random moments."""
@@ -299,9 +299,13 @@ nine blocks to find one moment that counts."""
 TRACED_SHARE = 0.3
 """On the track `custom`: number of blocks in which the program is stopped at random moments, as a share of the timed
 pairs."""
-LEAST_LOOKS = 4
-"""On the track `custom`, the program is also stopped at random moments in extra blocks between timed ones. If fewer of
-these moments show whose code runs, they are ignored. It is also the most moments in one such block."""
+EXTRA_BLOCK_SAMPLES = 4
+"""On the track `custom`, the program is also stopped at random moments in extra blocks between timed ones: at most this
+many samples are taken in each."""
+LEAST_TRACE_SAMPLES = 4
+"""If fewer samples than this show whose code runs, they are ignored."""
+LEAST_LOOKS = EXTRA_BLOCK_SAMPLES
+"""Former name of EXTRA_BLOCK_SAMPLES, which `race.py` still uses."""
 CUSTOM_SHARE = 0.8
 """On the track `custom`: least share of the sampled moments, or of device time, that must be in the program's own
 code."""

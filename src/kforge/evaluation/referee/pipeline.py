@@ -17,15 +17,15 @@ from kforge.evaluation.constants import (
     CUSTOM_SHARE,
     HOARD,
     LEAN_CALLS,
-    LEAST_LOOK_PATIENCE,
-    LEAST_LOOKS,
-    LOOK_PATIENCE,
-    LOOK_SECONDS,
-    LOOKS,
+    LEAST_TRACE_PATIENCE,
+    LEAST_TRACE_SAMPLES,
     MAX_CALLS_PER_BLOCK,
     OWN_SHARE_ELSEWHERE,
     PHYSICS,
-    TELLING_LOOKS,
+    TELLING_SAMPLES,
+    TRACE_PATIENCE,
+    TRACE_SAMPLES,
+    TRACE_SECONDS,
     TRACED_BLOCK_SECONDS,
     TRACED_BYTES,
     TRACED_CALLS,
@@ -143,6 +143,7 @@ class Pipeline:
         raw = {
             "eager": tuple(samples.baseline),
             "candidate": tuple(samples.candidate),
+            "stopping charge": tuple(samples.charges),
             "foreign load": tuple(round(share, 3) for share in samples.foreign),
             "eager one by one": tuple(baseline for baseline, _ in samples.paced),
             "candidate one by one": tuple(candidate for _, candidate in samples.paced),
@@ -182,7 +183,7 @@ class Pipeline:
                 return RuntimeFailure(fault="raised", reason=reason)
         if isinstance(error, EvaluationError):
             raise error
-        raise EvaluationError(f"{self.workers.memory_plan.wanted()}: {line}") from None
+        raise EvaluationError(f"{self.workers.memory_plan.shortage_message()}: {line}") from None
 
     def _must_have_had_memory(self, client: WorkerClient, fault: Fault) -> None:
         """Raise EvaluationError if the program ran out of memory, and there is too little memory without it, too."""
@@ -191,7 +192,7 @@ class Pipeline:
         self._end_workers()
         free = client.access.free()
         if free is not None and free < LEAN_CALLS * self.workers.memory_plan.call_bytes:
-            raise EvaluationError(f"{self.workers.memory_plan.wanted(free)}: {fault}") from None
+            raise EvaluationError(f"{self.workers.memory_plan.shortage_message(free)}: {fault}") from None
 
     def _race(self, client: WorkerClient, eager: WorkerClient | None, check: CorrectnessCheck) -> PairedSamples:
         """Time the program. `eager` is the baseline's worker if it was started in advance.
@@ -295,13 +296,13 @@ class Pipeline:
         while_timed = census(samples.whereabouts, own)
         if elsewhere is not None:
             # launching a small kernel takes longer than running it, so all code outside of libraries counts as its own
-            traces = [trace for trace in (self.trace, while_timed) if trace.moments >= LEAST_LOOKS]
+            traces = [trace for trace in (self.trace, while_timed) if trace.total >= LEAST_TRACE_SAMPLES]
             if not traces:
                 return self._untraced("it was stopped in no code that shows it")
-            share = min(1 - trace.library / trace.moments for trace in traces)
+            share = min(1 - trace.library / trace.total for trace in traces)
             return self._labelled(share, least=OWN_SHARE_ELSEWHERE)
         share = self.trace.authored_share or 0.0
-        if while_timed.telling >= LEAST_LOOKS:
+        if while_timed.telling >= LEAST_TRACE_SAMPLES:
             share = min(share, while_timed.authored_share or 0.0)
         return self._labelled(share)
 
@@ -369,20 +370,20 @@ class Pipeline:
         found: list[str] = []
         track = self.workers.setup.track
         # a worker that waits for another device runs no code, and waiting longer shows no more of it
-        patience = LOOK_PATIENCE if elsewhere is None or elsewhere.in_worker else LOOK_SECONDS[track]
+        patience = TRACE_PATIENCE if elsewhere is None or elsewhere.in_worker else TRACE_SECONDS[track]
         if track == "library":  # the result is only a label, so sampling takes no longer than timing may take
-            patience = min(patience, max(self.workers.setup.timing_cap, LEAST_LOOK_PATIENCE))
+            patience = min(patience, max(self.workers.setup.timing_cap, LEAST_TRACE_PATIENCE))
         start = time.monotonic()
         while (spent := time.monotonic() - start) < patience:
             counted = census(found).telling if elsewhere is None else len(found)
-            enough = spent >= LOOK_SECONDS[track] and counted >= TELLING_LOOKS[track]
-            if enough or len(found) >= LOOKS[track]:
+            enough = spent >= TRACE_SECONDS[track] and counted >= TELLING_SAMPLES[track]
+            if enough or len(found) >= TRACE_SAMPLES[track]:
                 break
             inputs = self.instance.inputs(secrets.randbits(62))
             most = min(TRACED_CALLS, TRACED_BYTES // max(1, self.workers.output_bytes))
             fitting = sets_in_memory(inputs, self.workers.output_bytes, client.access.input_bytes)
             client.block.prepare([inputs], times=min(calls, max(most, min(MAX_CALLS_PER_BLOCK, fitting))))
-            found += client.block.trace(LOOKS[track])
+            found += client.block.trace(TRACE_SAMPLES[track])
         return found
 
     def _obeys_physics(self, samples: PairedSamples, check: CorrectnessCheck) -> None:

@@ -6,11 +6,14 @@ is its device's clock, which does not contain that cost. A candidate's own clock
 referee's: so an honest program gains nothing from a start that was quick by chance, and a dishonest one gains nothing
 by a false clock.
 
-A program with few threads is stopped sooner than the baseline. It is charged for the same stopping time.
+A program with few threads is stopped sooner than the baseline. It is charged for the time that stopping the baseline
+usually takes. The baseline is charged alike, so that a program is as fast as itself: on a busy machine these times
+scatter by a third of a block. A claim does not rest on the baseline's charge (`charges`).
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING
 
@@ -24,8 +27,8 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.orders import Took
 
 TIMER = (
-    "referee perf_counter around blocks of calls, less what saying go costs the trusted side; "
-    "that side on a device by its device's own clock, the other one where its own says more"
+    "the referee's perf_counter around blocks of calls, less the cost of starting a block, which is measured on the "
+    "baseline; on a device, the baseline's device clock, and the candidate's own clock where it shows more"
 )
 """Description of the clock, for receipts."""
 
@@ -46,33 +49,59 @@ class BlockClocks:
 
     def baseline_seconds(self) -> list[float]:
         """Return for each block of the baseline the seconds that are used for the speedup."""
-        seconds = [block.seconds for block in self._baseline]
         if self._device_clock:
-            return _at_least([block.claimed for block in self._baseline], seconds)
-        return _at_least(self._without_the_start(seconds), seconds)
+            return _at_least([block.claimed for block in self._baseline], self._trusted)
+        return self._baseline_from(at_rest_alike(self._baseline, self._baseline))
 
     def candidate_seconds(self) -> list[float]:
         """Return for each block of the candidate the seconds that are used for the speedup."""
+        if not self._device_clock:
+            return self._candidate_from(at_rest_alike(self._baseline, self._baseline))
         seconds = at_rest_alike(self._candidate, self._baseline)
-        taken = self._without_the_start(seconds)
+        taken = self._without_the_start(seconds, self._trusted)
+        return _at_least([max(block.claimed, one) for block, one in zip(self._candidate, taken, strict=True)], seconds)
+
+    def charges(self) -> list[float]:
+        """Return for each pair the logarithm by which its ratio is lower if only the candidate is charged for the time
+        that stopping usually takes. Zeros on a device, where the baseline is never charged."""
         if self._device_clock:
-            taken = [max(block.claimed, one) for block, one in zip(self._candidate, taken, strict=True)]
-        return _at_least(taken, seconds)
+            return [0.0] * len(self._baseline)
+        alike, alone = self._log_ratios(at_rest_alike(self._baseline, self._baseline)), self._log_ratios(self._trusted)
+        return [one - other for one, other in zip(alike, alone, strict=True)]
 
     def around(self) -> float:
         """Return the median seconds that the baseline worker's own code takes around the calls of a block."""
         return statistics.median(block.around for block in self._baseline)
 
-    def _without_the_start(self, seconds: list[float]) -> list[float]:
-        """Return the seconds less the cost of starting each block."""
-        return [total - cost for total, cost in zip(seconds, self._starts(), strict=True)]
+    @property
+    def _trusted(self) -> list[float]:
+        """The seconds of the baseline's blocks by the referee's clock."""
+        return [block.seconds for block in self._baseline]
 
-    def _starts(self) -> list[float]:
+    def _log_ratios(self, trusted: list[float]) -> list[float]:
+        """Return the logarithm of each pair's ratio. `trusted` are the seconds of the baseline's blocks."""
+        pairs = zip(self._baseline_from(trusted), self._candidate_from(trusted), strict=True)
+        return [math.log(baseline / candidate) for baseline, candidate in pairs]
+
+    def _baseline_from(self, trusted: list[float]) -> list[float]:
+        """Return the baseline's seconds without the cost of starting. `trusted` are those of its blocks."""
+        return _at_least(self._without_the_start(trusted, trusted), trusted)
+
+    def _candidate_from(self, trusted: list[float]) -> list[float]:
+        """Return the candidate's seconds without the cost of starting. `trusted` are those of the baseline's blocks."""
+        seconds = at_rest_alike(self._candidate, self._baseline)
+        return _at_least(self._without_the_start(seconds, trusted), seconds)
+
+    def _without_the_start(self, seconds: list[float], trusted: list[float]) -> list[float]:
+        """Return the seconds less the cost of starting each block, as the baseline's seconds `trusted` show it."""
+        return [total - cost for total, cost in zip(seconds, self._starts(trusted), strict=True)]
+
+    def _starts(self, trusted: list[float]) -> list[float]:
         """Return the cost of starting a block for each pair: the median over the baseline's blocks next to it.
 
         The cost drifts by a third within a second, for both sides alike.
         """
-        overheads = [block.seconds - block.claimed for block in self._baseline]
+        overheads = [total - block.claimed for total, block in zip(trusted, self._baseline, strict=True)]
         return [statistics.median(overheads[max(0, pair - 1) : pair + 2]) for pair in range(len(overheads))]
 
 

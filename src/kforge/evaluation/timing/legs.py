@@ -149,13 +149,17 @@ class Legs:
                 continue
             samples = leg.samples
             baseline, candidate = samples.baseline, samples.candidate
+            uncharged = [0.0] * len(baseline)
+            charges = samples.charges or uncharged
             if processor and samples.processor:
                 baseline, candidate = map(list, zip(*samples.processor, strict=True))
+                charges = uncharged
             overlap = samples.overlap
             if leg.challenger_leads != challenger_leads:
-                baseline, candidate = candidate, baseline
+                baseline, candidate, charges = candidate, baseline, uncharged
                 overlap = [(other, one) for one, other in overlap]
             pooled.overlap += overlap
+            pooled.charges += charges
             pooled.baseline += baseline
             pooled.candidate += candidate
             pooled.foreign += samples.foreign

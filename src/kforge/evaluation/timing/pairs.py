@@ -31,6 +31,9 @@ class PairedSamples:
 
     baseline: list[float] = field(default_factory=list)
     candidate: list[float] = field(default_factory=list)
+    charges: list[float] = field(default_factory=list)
+    """For each pair: the logarithm by which its ratio is lower if only the candidate is charged for the time that
+    stopping a worker usually takes (`BlockClocks.charges`). Empty if that is not known."""
     foreign: list[float] = field(default_factory=list)
     """Share of the machine that other processes used around each pair."""
     processor: list[tuple[float, float]] = field(default_factory=list)
@@ -220,6 +223,14 @@ class PairedSamples:
             return _allowance(self._alone, self.around_paced)
         return _allowance(self._counting(self.candidate), self.around)
 
+    def _charged(self, found: Interval) -> Interval:
+        """Return the interval with a lower bound that holds as well if only the candidate is charged for the time that
+        stopping a worker usually takes."""
+        if not self.charges or self.gains_by_batching:
+            return found
+        ratios = self.log_ratios - self._counting(self.charges)
+        return found.model_copy(update={"low": min(found.low, speedup(ratios, np.random.default_rng(0)).low)})
+
     def speedup(self, luck: float = 0.0) -> Interval:
         """Return the speedup with its interval, which is widened for repeated examinations.
 
@@ -227,7 +238,7 @@ class PairedSamples:
         uneven, the upper bound stays that of the median block, so that a program that is mostly faster is not called
         slower.
         """
-        found = widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks, luck, self.allowance)
+        found = widened(self._charged(self._plain), self.looks, luck, self.allowance)
         excess = 0.0 if self.gains_by_batching else self._excess
         return found.model_copy(update={"high": found.high * math.exp(excess)})
 
@@ -270,17 +281,18 @@ class PairedSamples:
     def is_tight(self, most: float = constants.HALF_WIDTH) -> bool:
         """Return whether the interval's half width is at most this share of the median, so that more pairs would change
         little."""
-        return self.is_usable and half_width(self._measured) <= most
+        return self.is_usable and half_width(widened(self._plain, self.looks)) <= most
 
     @property
-    def _measured(self) -> Interval:
-        """The speedup without subtracting what a program could gain by sending the worker's answer itself. More pairs
-        do not reduce that part."""
-        return widened(speedup(self.log_ratios, np.random.default_rng(0)), self.looks)
+    def _plain(self) -> Interval:
+        """The speedup as measured, without anything that a claim must allow for."""
+        return speedup(self.log_ratios, np.random.default_rng(0))
 
     def is_decided(self, luck: float) -> bool:
         """Return whether more pairs would not change the finding about the first baseline."""
-        return self.is_tight() or (self.is_usable and decides(self._measured, luck, self.allowance))
+        # what a program could gain by sending the worker's answer itself moves the bound: more pairs do not reduce it
+        measured = widened(self._charged(self._plain), self.looks)
+        return self.is_tight() or (self.is_usable and decides(measured, luck, self.allowance))
 
     def baseline_seconds(self) -> float:
         """Return the median seconds of one call of the baseline."""

@@ -142,6 +142,7 @@ class Race:
             if self.chance.random() < 2 * self.traced_share:
                 self._trace_block(samples)
             self._maybe_renew_weights()
+        samples.charges = self._clocks.charges()
         self._must_wait_for_its_device(len(samples.candidate))
         self._time_one_by_one(samples, until=start + self.longest)
         self._look_once_more(samples.calls_per_block)
@@ -200,6 +201,7 @@ class Race:
         if spent < self.in_blocks * constants.LOOK_AGAIN**samples.looks:
             return False
         samples.looks += 1
+        samples.charges = self._clocks.charges()
         if self.is_decided(samples):
             return True
         value = samples.speedup()
