@@ -70,6 +70,8 @@ def places(joins: Joins) -> list[str]:
 @pytest.mark.parametrize(("axis", "shape", "found"), [
     (0, (40, 20), ["0:20, 0:20", "20:40, 0:20"]),
     (1, (20, 40), ["0:20, 0:20", "0:20, 20:40"]),
+    (-2, (40, 20), ["0:20, 0:20", "20:40, 0:20"]),
+    (-1, (20, 40), ["0:20, 0:20", "0:20, 20:40"]),
 ])  # fmt: skip
 def test_rows_and_columns(axis: int, shape: tuple[int, int], found: list[str]) -> None:
     b = Sketch()

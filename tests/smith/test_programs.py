@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.smith.nan_rows import rows_with_nan
 from tests.smith.problem_template import PROBLEM
 
 from kforge import inline, problems
@@ -332,6 +333,27 @@ def test_what_is_not_a_number_stays(tmp_path: Path) -> None:
     for got, expected in zip(ours, theirs, strict=True):
         assert expected.isnan().any()
         assert torch.allclose(got, expected, rtol=1e-5, atol=1e-6, equal_nan=True), source
+
+
+@pytest.mark.parametrize("packet", ["argmax", "argmin"])
+@pytest.mark.parametrize("length", [7, 300, 5003])
+def test_positions_are_those_of_the_first_nan(packet: str, length: int, tmp_path: Path) -> None:
+    x = rows_with_nan(length)
+    path = tmp_path / "problem.py"
+    forward = f"x.{packet}(1), y.{packet}(0), x.{packet}(), y[:, 0].{packet}()"
+    path.write_text(problem_text(f"torch.randn{tuple(x.shape)}, torch.randn{tuple(x.t().shape)}", forward, ""))
+    problem = problems.load(path)
+    written: dict[str, Any] = {"__name__": "candidate"}
+    source = write(problem, trace(instantiate(problem)), Cpp())
+    exec(compile(source, "candidate.py", "exec"), written)
+    assert "torch.ops" not in source
+    y = x.t().contiguous()
+    rows, columns, whole, row = written["ModelNew"]()(x, y)
+    expected = getattr(torch, packet)(x, 1)
+    assert torch.equal(rows, expected), source
+    assert torch.equal(columns, expected), source
+    assert whole == getattr(torch, packet)(x)
+    assert row == getattr(torch, packet)(x[0])
 
 
 @pytest.mark.parametrize(("case", "lanes"), [("row sums", 8), ("row sums", 11), ("softmax", 3)])

@@ -209,14 +209,14 @@ class _ProgramWriter:
     def _scan(self, node: Node) -> str:
         """Return a scan as an expression of torch's operators, for languages without kernels for scans."""
         (axis,), mode, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
-        value, turned = self._tensor(node.sources[0]), f".flip({axis})" if mode.backwards else ""
-        value += turned
+        value, flip = self._tensor(node.sources[0]), f".flip({axis})" if mode.backwards else ""
+        value += flip
         if mode.exclusive:
             padding = [0, 0] * (len(node.shape) - axis)
             padding[-2:] = [1, -1]
             value = f'F.pad({value}, {padding}, value=float("{reduction.nothing}"))'
         values = ".values" if node.function in ("max", "min") else ""
-        return f"torch.{reduction.running}({value}, {axis}){values}{turned}"
+        return f"torch.{reduction.running}({value}, {axis}){values}{flip}"
 
     def _call(self, node: Node) -> str:
         positional, named = node.arguments
@@ -304,13 +304,13 @@ def _sliced(node: Node, shape: Shape) -> str:
     """Return the index expression of a slice, such as `[:, 1:7:2]`. torch has no negative steps, so a reversed slice is
     flipped first."""
     (axis,), (start, step), count = node.axes, node.arguments, node.shape[node.axes[0]]
-    turned = f".flip({axis})" if step < 0 else ""
+    flip = f".flip({axis})" if step < 0 else ""
     if step < 0:
         start, step = shape[axis] - 1 - start, -step
     if (start, step, count) == (0, 1, shape[axis]):
-        return turned
+        return flip
     end = start + (count - 1) * step + 1 if count else start
-    return f"{turned}[{':, ' * axis}{start}:{end}{f':{step}' if step != 1 else ''}]"
+    return f"{flip}[{':, ' * axis}{start}:{end}{f':{step}' if step != 1 else ''}]"
 
 
 def _tuple(sizes: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.smith.nan_rows import rows_with_nan
 from tests.smith.problem_template import PROBLEM
 
 from kforge import inline
@@ -18,6 +19,7 @@ from kforge.inline.sycl import packages
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
 from kforge.records import Problem
+from kforge.records.tolerances import FLOORS
 from kforge.smith.frontend.trace import trace
 from kforge.smith.languages.simt import Simt, dialect_of, names
 from kforge.smith.languages.simt.plan import MOVES, SimtPlan
@@ -141,6 +143,14 @@ def written(problem: Problem, dialect: str, plan: SimtPlan) -> tuple[Instance, s
     return traced(problem.source)[0], write(problem, graph, Simt(dialect_of(dialect)), plan)
 
 
+def skip_without_compiler(dialect: str) -> None:
+    if dialect == "sycl":
+        try:
+            packages.find()
+        except inline.ToolchainError as error:
+            pytest.skip(str(error))
+
+
 def is_right(instance: Instance, source: str) -> None:
     """Assert that a program is as near to float64 as the module itself."""
     program: dict[str, Any] = {"__name__": "program"}
@@ -169,14 +179,51 @@ def is_right(instance: Instance, source: str) -> None:
     ],
 )
 def test_programs_of_every_family_are_right_in_every_dialect(dialect: str, family: str, plan: str) -> None:
-    if dialect == "sycl":
-        try:
-            packages.find()
-        except inline.ToolchainError as error:
-            pytest.skip(str(error))
+    skip_without_compiler(dialect)
     instance, source = written(problem_of(family), dialect, PLANS[plan])
     assert "torch.ops" not in source
     is_right(instance, source)
+
+
+@pytest.mark.parametrize(
+    "dialect", [pytest.param(each, marks=pytest.mark.volume if each == "sycl" else ()) for each in RUN]
+)
+def test_positions_are_those_of_the_first_nan(dialect: str) -> None:
+    """In WGSL, too, though it promises nothing of NaN: lavapipe keeps what an element's bits say."""
+    skip_without_compiler(dialect)
+    short, long = rows_with_nan(7), rows_with_nan(300)
+    forward = ", ".join(
+        f"x.{packet}(1), y.{packet}(1), x.t().{packet}(0), y.t().{packet}(0), y.{packet}()"
+        for packet in ("argmax", "argmin")
+    )
+    inputs = ", ".join(f"torch.randn{tuple(each.shape)}" for each in (short, long))
+    source = PROBLEM.format(init="        pass", names="x, y", inputs=inputs, forward=forward)
+    instance, source = written(Problem(name="given", source=source), dialect, SimtPlan())
+    assert "torch.ops" not in source
+    program: dict[str, Any] = {"__name__": "program"}
+    exec(compile(source, "program.py", "exec"), program)
+    expected = instance.make_model()(short, long)
+    for ours, theirs in zip(program["ModelNew"]()(short, long), expected, strict=True):
+        assert torch.equal(ours, theirs), source
+
+
+@pytest.mark.parametrize(
+    "dialect", [pytest.param(each, marks=pytest.mark.volume if each == "sycl" else ()) for each in RUN]
+)
+@pytest.mark.parametrize("inner", [16384, 15013])
+def test_products_with_long_sums_stay_within_the_tolerance(dialect: str, inner: int) -> None:
+    skip_without_compiler(dialect)
+    source = PROBLEM.format(
+        init="        pass", names="x, y", inputs=f"torch.randn(16, {inner}), torch.randn({inner}, 16)", forward="x @ y"
+    )
+    instance, source = written(Problem(name="given", source=source), dialect, SimtPlan())
+    assert "torch.ops" not in source
+    program: dict[str, Any] = {"__name__": "program"}
+    exec(compile(source, "program.py", "exec"), program)
+    x, y = instance.inputs(0)
+    truth = x.double() @ y.double()
+    error = (program["ModelNew"]()(x, y) - truth).abs().max() / truth.square().mean().sqrt()
+    assert float(error) <= FLOORS["strict"]["float32"] / 2, source
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -16,8 +16,7 @@ from kforge.smith.frontend.trace import trace
 from kforge.smith.ir.graph import Builder, Graph, Ref
 from kforge.smith.languages.triton import Triton
 from kforge.smith.languages.triton.plan import TritonPlan
-from kforge.smith.languages.triton.product import short_rows as thin
-from kforge.smith.languages.triton.product import split_rows as shares
+from kforge.smith.languages.triton.product import short_rows, split_rows
 from kforge.smith.languages.triton.product.halves import Parts, Rows
 from kforge.smith.program import write
 
@@ -138,9 +137,9 @@ def results(
             continue
         instance = instances[name] = loaded(*case, folder)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shares, "PROCESSORS", 6)  # fewer pieces: the interpreter has one processor
+            patch.setattr(split_rows, "PROCESSORS", 6)  # fewer pieces: the interpreter has one processor
             if "many" in kind:
-                patch.setattr(thin, "PROGRAMS", 1)
+                patch.setattr(short_rows, "PROGRAMS", 1)
             source = program(instance)
         # One number may be far smaller than what it is a sum of, and rounding errors are of the size of that.
         given = [instance.inputs(seed) for seed in range(4 if "one number" in name else 1)]
@@ -247,8 +246,8 @@ def test_a_program_keeps_its_columns_where_there_are_programs_enough() -> None:
         (each,) = re.findall(r"tl\.range\((\d+)", multiplied(1, rows, 64, columns, split=2))
         return int(each)
 
-    assert tiles(524288, 128) == tiles(16384, 16384) == thin.MOST
-    assert 1 < tiles(70000, 128) < thin.MOST
+    assert tiles(524288, 128) == tiles(16384, 16384) == short_rows.MOST
+    assert 1 < tiles(70000, 128) < short_rows.MOST
     assert tiles(1000, 128) == 1
 
 

@@ -103,7 +103,7 @@ CASES = {
     "dead branch and the same twice": (
         "self.layer = nn.Linear(33, 17)", "x",
         "unused = self.layer(x).exp()\n        return torch.sigmoid(x) * torch.sigmoid(x) + F.relu(F.relu(x))",
-        "torch.randn(40, 33)", {"common subexpressions", "already so"},
+        "torch.randn(40, 33)", {"common subexpressions", "operation without effect"},
     ),
     "scalars": (
         "pass", "x", "return ((x * 2.0 + 1.0) / 4.0 - 0.25) * 3.0", "torch.randn(40, 33)", {"chain of scalars"},

@@ -80,34 +80,34 @@ def test_a_neutral_number_that_changes_the_dtype_stays(proof: Any) -> None:
 
 
 @given(shape=SHAPES)
-def test_undone(shape: Any, proof: Any) -> None:
+def test_double_negation(shape: Any, proof: Any) -> None:
     b = started(shape)
-    assert proof.holds("undone", b, b.map("tanh", b.map("neg", b.map("neg", "x"))))["tanh"].inputs == ("x",)
+    assert proof.holds("double negation", b, b.map("tanh", b.map("neg", b.map("neg", "x"))))["tanh"].inputs == ("x",)
     b = started(shape)
-    proof.stays("undone", b, b.map("neg", b.map("abs", "x")))
+    proof.stays("double negation", b, b.map("neg", b.map("abs", "x")))
 
 
 @given(shape=SHAPES, inner=st.sampled_from(["exp", "abs", "sigmoid", "relu", "square", "sum of squares"]))
-def test_already_so(shape: Any, inner: str, proof: Any) -> None:
+def test_operation_without_effect(shape: Any, inner: str, proof: Any) -> None:
     b = started(shape)
     made = {
         "relu": lambda: b.map("maximum", "x", 0.5),
         "square": lambda: b.map("mul", "x", "x"),
         "sum of squares": lambda: b.reduce("sum", b.map("mul", "x", "x"), (0,)),
     }.get(inner, lambda: b.map(inner, "x"))()
-    proof.holds("already so", b, b.map("maximum", made, 0.0))
-    proof.holds("already so", b, b.map("abs", made))
+    proof.holds("operation without effect", b, b.map("maximum", made, 0.0))
+    proof.holds("operation without effect", b, b.map("abs", made))
 
 
-def test_not_already_so(proof: Any) -> None:
+def test_operation_with_effect_stays(proof: Any) -> None:
     for inner in (("tanh", "x"), ("minimum", "x", 1.0), ("mul", "x", "y"), ("sub", 1.0, "x")):
         b = started((3,), (3,))
-        proof.stays("already so", b, b.map("maximum", b.map(*inner), 0.0))
+        proof.stays("operation without effect", b, b.map("maximum", b.map(*inner), 0.0))
     b = started((3,))
-    proof.stays("already so", b, b.map("maximum", b.map("exp", "x"), 0.5))
+    proof.stays("operation without effect", b, b.map("maximum", b.map("exp", "x"), 0.5))
     b = started((3,))
     b.map("abs", b.map("neg", "x"))
-    assert proof.holds("already so", b, "abs")["abs_2"].inputs == ("x",)
+    assert proof.holds("operation without effect", b, "abs")["abs_2"].inputs == ("x",)
 
 
 @given(data=st.data(), shape=st.lists(st.integers(1, 4), min_size=2, max_size=4).map(tuple))
@@ -179,10 +179,10 @@ def test_a_slice_is_no_permutation(proof: Any) -> None:
 
 
 @given(shape=SHAPES)
-def test_a_choice_is_turned_instead_of_its_condition(shape: Any, proof: Any) -> None:
+def test_a_choice_is_swapped_instead_of_negating_its_condition(shape: Any, proof: Any) -> None:
     b = started(shape, shape)
     condition = b.map("not", b.map("gt", "x", 0.5, dtype="bool"), dtype="bool")
-    after = proof.holds("turned choice", b, b.map("where", condition, "y", 2.0, dtype="float32"))
+    after = proof.holds("negated condition", b, b.map("where", condition, "y", 2.0, dtype="float32"))
     assert "not" not in [node.function for node in after]
     b = started(shape, shape)
-    proof.stays("turned choice", b, b.map("where", b.map("gt", "x", "y", dtype="bool"), "x", "y"))
+    proof.stays("negated condition", b, b.map("where", b.map("gt", "x", "y", dtype="bool"), "x", "y"))

@@ -13,7 +13,7 @@ from kforge.smith.ir.graph import Builder, Ref, ScanMode
 FUNCTIONS = st.sampled_from(["sum", "prod", "max", "min"])
 
 
-def turned(b: Builder, x: str, axis: int) -> str:
+def flipped(b: Builder, x: str, axis: int) -> str:
     size = b.shape(x)[axis]
     return b.slice(x, axis, size - 1, -1, size)
 
@@ -28,19 +28,19 @@ def test_backward_scan(
     b, axis = Builder(), axis % len(shape)
     b.input("x", 0, shape, "float32")
     mode = ScanMode(backwards, without and function in ("sum", "prod"))
-    scan = b.scan(function, turned(b, "x", axis), axis, mode)
-    after = proof.holds("backward scan", b, b.map("neg", turned(b, scan, axis)))
+    scan = b.scan(function, flipped(b, "x", axis), axis, mode)
+    after = proof.holds("backward scan", b, b.map("neg", flipped(b, scan, axis)))
     assert [node.kind for node in after] == ["input", "scan", "map"]
 
 
-def test_a_scan_that_is_turned_along_another_axis_stays(proof: Any) -> None:
+def test_a_scan_that_is_flipped_along_another_axis_stays(proof: Any) -> None:
     b = Builder()
     b.input("x", 0, (4, 5), "float32")
-    proof.stays("backward scan", b, turned(b, b.scan("sum", turned(b, "x", 0), 1), 1))
-    proof.stays("backward scan", b, turned(b, b.scan("sum", turned(b, "x", 1), 1), 0))
-    proof.stays("backward scan", b, turned(b, b.scan("sum", "x", 1), 1))
-    scan = b.scan("sum", turned(b, "x", 1), 1)
-    proof.stays("backward scan", b, scan, turned(b, scan, 1))  # it is needed as it is
+    proof.stays("backward scan", b, flipped(b, b.scan("sum", flipped(b, "x", 0), 1), 1))
+    proof.stays("backward scan", b, flipped(b, b.scan("sum", flipped(b, "x", 1), 1), 0))
+    proof.stays("backward scan", b, flipped(b, b.scan("sum", "x", 1), 1))
+    scan = b.scan("sum", flipped(b, "x", 1), 1)
+    proof.stays("backward scan", b, scan, flipped(b, scan, 1))  # it is needed as it is
 
 
 def shifted(b: Builder, maker: str, start: int = 0, first: int = 1) -> str:
@@ -51,9 +51,9 @@ def shifted(b: Builder, maker: str, start: int = 0, first: int = 1) -> str:
 
 
 @pytest.mark.parametrize(("function", "maker"), [("sum", "zeros_like"), ("prod", "ones_like")])
-def test_scan_of_what_is_before(function: str, maker: str, proof: Any) -> None:
+def test_exclusive_scan(function: str, maker: str, proof: Any) -> None:
     b = Builder()
-    after = proof.holds("scan of what is before", b, b.scan(function, shifted(b, maker), 1))
+    after = proof.holds("exclusive scan", b, b.scan(function, shifted(b, maker), 1))
     assert [node.arguments.exclusive for node in after if node.kind == "scan"] == [True]
 
 
@@ -63,4 +63,4 @@ def test_other_edges_and_other_parts_stay(proof: Any) -> None:
         ("sum", "zeros_like", 1, 1), ("sum", "zeros_like", 0, 2),
     ):  # fmt: skip
         b = Builder()
-        proof.stays("scan of what is before", b, b.scan(function, shifted(b, maker, start, first), 1))
+        proof.stays("exclusive scan", b, b.scan(function, shifted(b, maker, start, first), 1))

@@ -80,7 +80,7 @@ def _transpose(b: Builder, x: str, one: int, other: int) -> str:
     return b.permute(x, order)
 
 
-def _turned(b: Builder, x: str) -> str:
+def _reverse_axes(b: Builder, x: str) -> str:
     return b.permute(x, reversed(range(len(b.shape(x)))))
 
 
@@ -144,7 +144,7 @@ VIEWS: Mapping[str, View] = MappingProxyType(
     {
         "view": _reshape, "reshape": _reshape, "_unsafe_view": _reshape, "view_as": _view_as, "flatten": _flatten,
         "reshape_as": _view_as, "unflatten": _unflatten, "unsqueeze": _unsqueeze, "squeeze": _squeeze,
-        "permute": _permute, "transpose": _transpose, "t": _turned, "numpy_T": _turned, "flip": _flip,
+        "permute": _permute, "transpose": _transpose, "t": _reverse_axes, "numpy_T": _reverse_axes, "flip": _flip,
         "slice": _slice, "narrow": _narrow, "select": _select, "split": _split, "split_with_sizes": _split,
         "chunk": _chunk, "unbind": _unbind, "cat": _cat, "stack": _stack,
         "contiguous": _same, "clone": _same, "alias": _same, "detach": _same, "identity": _same,

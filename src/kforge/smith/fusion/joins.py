@@ -42,9 +42,9 @@ class Joins:
 
     def _look_at(self, whole: Node, is_left_to_torch: Callable[[Node], bool]) -> None:
         positional, named = whole.arguments
-        axis = positional[1] if len(positional) > 1 else 0
-        if named or len(whole.shape) != 2 or axis not in (0, 1):
+        if named or len(whole.shape) != 2:
             return
+        axis = (positional[1] if len(positional) > 1 else 0) % 2
         found: dict[str, Part] = {}
         between, first = set[str](), 0
         for piece in whole.sources:

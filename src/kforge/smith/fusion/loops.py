@@ -14,7 +14,7 @@ from kforge.smith.ir.functions import MAPS
 from kforge.smith.ir.graph import placed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from kforge.smith.fusion.regions import Region
     from kforge.smith.ir.graph import Graph, Node, Shape, Strides
@@ -66,6 +66,18 @@ class Nest:
     kept: tuple[str, ...]
     """Names of values per element that one sweep stores for a later sweep, because computing them again would cost
     more."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, in the order in which the kernel computes them."""
+        swept = (node for sweep in self.sweeps for node in (*sweep.elements, *sweep.reductions, *sweep.after))
+        return (*self.before, *swept)
+
+    @property
+    def title(self) -> str:
+        """The comment above a kernel: the operators that it computes, and the sizes of its loops."""
+        origins = dict.fromkeys(node.origin for node in self.nodes if node.origin)
+        return f"{', '.join(origins) or 'maps'}: {' x '.join(str(loop.size) for loop in self.loops) or '1'}"
 
     @property
     def scans(self) -> tuple[Node, ...]:
@@ -210,6 +222,17 @@ def _kept(sweeps: tuple[Sweep, ...], above: int) -> tuple[str, ...]:
                 if made_in.get(source, number) < number and costs[source] > above and source not in kept:
                     kept.append(source)
     return tuple(kept)
+
+
+def maps_needed(nest: Nest, names: Collection[str]) -> tuple[Node, ...]:
+    """Return the maps of the first sweep from which the named values are computed, back to the scans before them."""
+    wanted = set(names)
+    found: list[Node] = []
+    for node in reversed(nest.sweeps[0].elements):
+        if node.name in wanted and node.kind == "map":
+            wanted.update(node.sources)
+            found.append(node)
+    return tuple(reversed(found))
 
 
 def elements_needed(nest: Nest, number: int) -> tuple[Node, ...]:

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
@@ -342,6 +342,18 @@ def _reshaped(strides: Strides, old: Shape, new: Shape) -> Strides | None:
         if whole > size:
             rest.insert(0, (whole // size, stride))
     return tuple(found) if not rest else None
+
+
+def without_refs(arguments: Any, value_of: Callable[[str], Any]) -> Any:
+    """Return the nested arguments of a `call` with `value_of(name)` in place of each node (`Ref`)."""
+    match arguments:
+        case Ref(name):
+            return value_of(name)
+        case dict():
+            return {key: without_refs(value, value_of) for key, value in arguments.items()}
+        case list() | tuple():
+            return type(arguments)(without_refs(value, value_of) for value in arguments)
+    return arguments
 
 
 def refs_in(arguments: Any) -> Iterator[Ref]:

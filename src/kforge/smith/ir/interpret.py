@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kforge.smith.ir.functions import MAPS, REDUCTIONS
-from kforge.smith.ir.graph import Ref
+from kforge.smith.ir.graph import without_refs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ def evaluate(
                 parts = [values[name] for name in node.sources]
                 values[node.name] = getattr(torch, node.function)(parts, dim=node.axes[0])
             case _:
-                positional, named = _given(node.arguments, values)
+                positional, named = without_refs(node.arguments, values.__getitem__)
                 values[node.name] = operator_of(node.function)(*positional, **named)
     return tuple(values[name] for name in graph.outputs)
 
@@ -70,11 +70,11 @@ def _map(node: Node, operands: Sequence[Operand | torch.Tensor]) -> torch.Tensor
 
 def _scan(node: Node, value: torch.Tensor) -> torch.Tensor:
     (axis,), mode, reduction = node.axes, node.arguments, REDUCTIONS[node.function]
-    turned = value.flip(axis) if mode.backwards else value
+    given = value.flip(axis) if mode.backwards else value
     if mode.exclusive:
-        nothing = torch.full_like(turned.narrow(axis, 0, 1), reduction.nothing)
-        turned = torch.cat((nothing, turned.narrow(axis, 0, turned.shape[axis] - 1)), dim=axis)
-    found = getattr(torch, reduction.running)(turned, dim=axis)
+        nothing = torch.full_like(given.narrow(axis, 0, 1), reduction.nothing)
+        given = torch.cat((nothing, given.narrow(axis, 0, given.shape[axis] - 1)), dim=axis)
+    found = getattr(torch, reduction.running)(given, dim=axis)
     found = found if isinstance(found, torch.Tensor) else found.values
     return found.flip(axis) if mode.backwards else found
 
@@ -105,14 +105,3 @@ def _reduce(node: Node, value: torch.Tensor) -> torch.Tensor:
     for axis in node.axes:  # torch multiplies along one axis at a time
         value = function(value, dim=axis, keepdim=True)
     return value
-
-
-def _given(arguments: Any, values: Mapping[str, Any]) -> Any:
-    match arguments:
-        case Ref(name):
-            return values[name]
-        case dict():
-            return {key: _given(value, values) for key, value in arguments.items()}
-        case list() | tuple():
-            return type(arguments)(_given(value, values) for value in arguments)
-    return arguments

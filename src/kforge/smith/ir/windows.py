@@ -15,7 +15,8 @@ POOLS = frozenset({"max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_
 
 @dataclass(frozen=True)
 class Window:
-    """The window of a pooling or convolution: sizes, stride, padding and dilation, each with one number per axis.
+    """The window of a pooling or convolution: its size (`kernel_size`, as in torch), stride, padding and dilation, each
+    with one number per axis.
 
     `packet` is torch's name of the operator, and `planes` the number of images times channels. `sizes` and `outputs`
     are the sizes of the input and of the output. `counts_padding` says whether an average counts the padding.
@@ -25,7 +26,7 @@ class Window:
     planes: int
     sizes: tuple[int, ...]
     outputs: tuple[int, ...]
-    window: tuple[int, ...]
+    kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -34,6 +35,12 @@ class Window:
     @property
     def is_maximum(self) -> bool:
         return self.packet.startswith("max")
+
+    @property
+    def title(self) -> str:
+        """The window's part of the comment above a kernel."""
+        sizes, stride, padding = map(by, (self.kernel_size, self.stride, self.padding))
+        return f"windows of {sizes}, stride {stride}, padding {padding}"
 
     @classmethod
     def pooling(cls, packet: str, shape: Shape, out: Shape, given: list[Any], named: dict[str, Any]) -> Self | None:
@@ -44,18 +51,19 @@ class Window:
         rank, average = int(packet[-2]), packet.startswith("avg")
         if named or len(shape) < rank:
             return None
-        names = ("window", "stride", "padding", *(("ceil", "counts", "divisor") if average else ("dilation", "ceil")))
+        further = ("ceil", "counts", "divisor") if average else ("dilation", "ceil")
+        names = ("kernel_size", "stride", "padding", *further)
         values = dict(zip(names, given, strict=False))
         if values.get("ceil") or values.get("divisor"):
             return None
-        window = each(values["window"], rank)
+        kernel_size = each(values["kernel_size"], rank)
         return cls(
             packet=packet,
             planes=math.prod(shape[:-rank]),
             sizes=tuple(shape[-rank:]),
             outputs=tuple(out[-rank:]),
-            window=window,
-            stride=each(values.get("stride") or window, rank),
+            kernel_size=kernel_size,
+            stride=each(values.get("stride") or kernel_size, rank),
             padding=each(values.get("padding", 0), rank),
             dilation=each(values.get("dilation", 1), rank),
             counts_padding=bool(values.get("counts", True)),
@@ -69,7 +77,7 @@ class Window:
             self,
             sizes=ones + self.sizes,
             outputs=ones + self.outputs,
-            window=ones + self.window,
+            kernel_size=ones + self.kernel_size,
             stride=ones + self.stride,
             padding=zeros + self.padding,
             dilation=ones + self.dilation,

@@ -92,6 +92,18 @@ def reach(steps: Sequence[int], sizes: Sequence[int], offset: int = 0) -> int:
     return sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True)) + offset + 1
 
 
+def contiguous_loop(nest: Nest, least: int) -> int | None:
+    """Return the loop along which some operand is contiguous although the output is not, or None if there is no such
+    operand. Both loops must have at least `least` steps."""
+    last = len(nest.loops) - 1
+    for buffer in nest.buffers:
+        for axis, step in enumerate(buffer.steps[:-1]):
+            sizes = nest.loops[axis].size, nest.loops[last].size
+            if abs(step) == 1 and abs(buffer.steps[last]) > 1 and min(sizes) >= least:
+                return axis
+    return None
+
+
 def block_of(count: int) -> int:
     """Return the smallest power of two that is at least `count`."""
     return 1 << max(0, count - 1).bit_length()

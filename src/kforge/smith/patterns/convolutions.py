@@ -33,7 +33,7 @@ class Convolution:
 
     @property
     def taps(self) -> int:
-        return math.prod(self.window.window)
+        return math.prod(self.window.kernel_size)
 
     @property
     def places(self) -> int:

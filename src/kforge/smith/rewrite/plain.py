@@ -63,7 +63,7 @@ common_subexpressions = Rule(
 )
 
 
-@node_rule("neutral operand", when="x*1, x/1, x+0, x-0", saves="one operation an element")
+@node_rule("neutral operand", when="x*1, x/1, x+0, x-0", saves="one operation per element")
 def neutral_operand(site: Site) -> Operand | None:
     match site.node.kind, site.node.function, site.node.inputs:
         case "map", ("mul" | "div"), (str(x), 1):
@@ -77,8 +77,8 @@ def neutral_operand(site: Site) -> Operand | None:
     return None
 
 
-@node_rule("undone", when="neg of neg, not of not", saves="two operations an element")
-def undone(site: Site) -> Operand | None:
+@node_rule("double negation", when="neg of neg, not of not", saves="two operations per element")
+def double_negation(site: Site) -> Operand | None:
     source = site.source()
     if site.node.kind != "map" or site.node.function not in ("neg", "not") or source is None:
         return None
@@ -86,8 +86,8 @@ def undone(site: Site) -> Operand | None:
     return source.inputs[0] if same else None
 
 
-@node_rule("turned choice", when="where(not c, x, y)", saves="one operation per element, or a separate kernel")
-def turned_choice(site: Site) -> Operand | None:
+@node_rule("negated condition", when="where(not c, x, y)", saves="one operation per element, or a separate kernel")
+def negated_condition(site: Site) -> Operand | None:
     condition = site.source()
     if site.node.kind != "map" or site.node.function != "where" or condition is None or condition.function != "not":
         return None
@@ -118,9 +118,11 @@ def never_negative(graph: Graph, operand: Operand, steps: int = 4) -> bool:
 
 
 @node_rule(
-    "already so", when="relu or abs of a value that is never negative, abs of neg, max(x, x)", saves="an operation"
+    "operation without effect",
+    when="relu or abs of a value that is never negative, abs of neg, max(x, x)",
+    saves="an operation",
 )
-def already_so(site: Site) -> Operand | None:
+def operation_without_effect(site: Site) -> Operand | None:
     match site.node.kind, site.node.function, site.node.inputs:
         case "map", "abs", (str(x),) if never_negative(site.graph, x):
             return x
@@ -217,9 +219,9 @@ PLAIN = (
     dead_work,
     common_subexpressions,
     neutral_operand,
-    undone,
-    turned_choice,
-    already_so,
+    double_negation,
+    negated_condition,
+    operation_without_effect,
     view_of_view,
     reshape_later,
     reduction_of_reduction,

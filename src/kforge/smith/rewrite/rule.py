@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kforge.smith.frontend.trace import LOWERED_DTYPES
-from kforge.smith.ir.graph import Builder, Graph, Ref, Shape
+from kforge.smith.ir.graph import Builder, Graph, Ref, Shape, without_refs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -130,11 +130,15 @@ def _given(site: Site) -> bool:
 
 def substituted(graph: Graph, instead: Mapping[str, Operand]) -> Graph:
     """Return the graph in which every reader and every output uses the replacement. Unused nodes are removed."""
+
+    def renamed(name: str) -> Ref:
+        return Ref(str(instead.get(name, name)))
+
     nodes = {
         node.name: replace(
             node,
             inputs=tuple(instead.get(each, each) if isinstance(each, str) else each for each in node.inputs),
-            arguments=_in_arguments(node.arguments, instead) if node.kind == "call" else node.arguments,
+            arguments=without_refs(node.arguments, renamed) if node.kind == "call" else node.arguments,
         )
         if any(source in instead for source in node.sources)
         else node
@@ -142,17 +146,6 @@ def substituted(graph: Graph, instead: Mapping[str, Operand]) -> Graph:
     }
     outputs = tuple(str(instead.get(name, name)) for name in graph.outputs)
     return replace(graph, nodes=nodes, outputs=outputs).live()
-
-
-def _in_arguments(arguments: Any, instead: Mapping[str, Operand]) -> Any:
-    match arguments:
-        case Ref(name):
-            return Ref(str(instead.get(name, name)))
-        case dict():
-            return {key: _in_arguments(value, instead) for key, value in arguments.items()}
-        case list() | tuple():
-            return type(arguments)(_in_arguments(value, instead) for value in arguments)
-    return arguments
 
 
 def is_number(operand: Operand | None) -> bool:

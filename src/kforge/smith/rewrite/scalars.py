@@ -76,13 +76,13 @@ def _steps(site: Site) -> list[tuple[str, float, float]]:
     return found[::-1]
 
 
-@node_rule("chain of scalars", when="(x*a)*b, (x+a)+b, (x*a+b)*c, -(x*a) …", saves="all but two operations an element")
+@node_rule("chain of scalars", when="(x*a)*b, (x+a)+b, (x*a+b)*c, -(x*a) …", saves="all but two operations per element")
 def chain_of_scalars(site: Site) -> Operand | None:
     steps = _steps(site)
     base, factor, shift, taken = "", 1.0, 0.0, 0
     for x, c, d in steps:
-        turned = abs(c) == 1
-        if not base or (abs(factor) == 1 and shift != 0 and not turned):  # a shift is not multiplied out
+        keeps_size = abs(c) == 1
+        if not base or (abs(factor) == 1 and shift != 0 and not keeps_size):  # a shift is not multiplied out
             base, factor, shift, taken = x, 1.0, 0.0, 0
         factor, shift, taken = factor * c, shift * c + d, taken + 1
     if not base or site.graph[base].dtype != "float32" or not _harmless(steps, factor, shift):
@@ -113,7 +113,7 @@ def _harmless(steps: list[tuple[str, float, float]], factor: float, shift: float
     )
 
 
-@node_rule("bound of a bound", when="max(max(x, a), b), min(min(x, a), b)", saves="one operation an element")
+@node_rule("bound of a bound", when="max(max(x, a), b), min(min(x, a), b)", saves="one operation per element")
 def bound_of_bound(site: Site) -> Operand | None:
     node, source = site.node, site.source()
     if node.kind != "map" or node.function not in ("maximum", "minimum") or source is None:

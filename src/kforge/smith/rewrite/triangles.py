@@ -113,14 +113,14 @@ def triangular_factor(site: Site) -> Operand | None:
         if triangle is None or factor.shape[0] != factor.shape[1] or not _blocks(size):
             continue
         beside = _triangle(site.graph, right.name) if axis == 0 else None
-        both = beside is not None and beside[1] == triangle[1] and right.shape == left.shape
+        are_both = beside is not None and beside[1] == triangle[1] and right.shape == left.shape
         parts = []
         for first, last in _blocks(size):
             # rows of a lower triangle end at the diagonal, and its columns begin there; an upper one is the opposite
             begin, end = (0, last) if triangle[1] == (axis == 0) else (first, size)
             block = _part(b, _part(b, factor.name, axis, first, last), 1 - axis, begin, end)
             other = _part(b, (right if axis == 0 else left).name, axis, begin, end)
-            if both:  # the other factor is zero in the remaining columns, too
+            if are_both:  # the other factor is zero in the remaining columns, too
                 parts.append(_padded(b, _product(b, block, _part(b, other, 1, begin, end)), begin, size))
             else:
                 parts.append(_product(b, block, other) if axis == 0 else _product(b, other, block))

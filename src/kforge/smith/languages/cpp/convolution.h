@@ -1,6 +1,7 @@
-// A convolution as a product: weights (OUT x window and channels) times, for every output, the inputs under its window.
-// Inputs are cut into parts once, two channels one above the other. Where outputs are as far apart as inputs, that is
-// what a tile needs, at every tap of the window a little further on; else it is copied into a panel's tiles.
+// A convolution as a matrix product: the weights (OUT rows; one column per tap and channel) times a matrix with one
+// column per output, which holds the inputs in that output's window. Each input is split into three bfloat16 parts
+// once; the parts of two channels are stored in one 32-bit word. With stride 1 and a multiple of 32 channels, tiles
+// are read directly from these words, for each tap at another offset. Otherwise they are copied into packed tiles.
 template <int64_t IMAGES, int64_t CHANNELS, int64_t OUT, int64_t DEPTH, int64_t HEIGHT, int64_t WIDTH, class WINDOW>
 struct Convolution {
     static constexpr int64_t IN[3] = {DEPTH, HEIGHT, WIDTH};
@@ -11,11 +12,13 @@ struct Convolution {
     static constexpr int64_t PLACES = outputs(0) * outputs(1) * outputs(2);
     static constexpr int64_t TAPS = WINDOW::size[0] * WINDOW::size[1] * WINDOW::size[2];
     static constexpr int64_t PAIRS = pieces(CHANNELS, 2), STEPS = pieces(TAPS * PAIRS, 16);
-    // An odd number of cache lines, so that planes do not lie in each other's way; and what a last vector may read.
+    // Words of a plane: an odd number of cache lines, so that planes do not compete for the same cache sets. Vectors
+    // may read beyond the plane's last element.
     static constexpr int64_t PLANE = (padded(0) * padded(1) * padded(2) + 32) / 32 * 32 + 16;
     static constexpr int64_t PART = PAIRS * PLANE;
     static constexpr bool DIRECT = CHANNELS % 32 == 0 && WINDOW::stride[0] * WINDOW::stride[1] * WINDOW::stride[2] == 1;
-    // The padding between two lines of outputs is computed, too, and not handed over.
+    // Number of columns if tiles are read directly. They include positions in the padding between two lines of outputs,
+    // whose results are dropped.
     static constexpr int64_t WALK = ((outputs(0) - 1) * padded(1) + outputs(1) - 1) * padded(2) + outputs(2);
 
     static constexpr int64_t shift_of(int64_t tap) {
@@ -24,7 +27,7 @@ struct Convolution {
         return (z * padded(1) + y) * padded(2) + tap % WINDOW::size[2] * WINDOW::dilation[2];
     }
 
-    // A panel of columns where its inputs lie.
+    // A panel of columns that is read directly from the split inputs.
     struct Inputs {
         static constexpr int64_t ROW_BYTES = PLANE * 4;
         const uint32_t* data;
@@ -35,7 +38,7 @@ struct Convolution {
         void fetch(int64_t) const {}
     };
 
-    // The padded inputs of two channels, as a tile has them: one above the other.
+    // Splits two channels of the input, pads them with zeros and stores them as pairs, in the layout of a tile.
     static void split_planes(const float* x, int64_t pair, uint32_t* planes) {
         const float* even = x + 2 * pair * DEPTH * HEIGHT * WIDTH;
         const bool alone = 2 * pair + 1 == CHANNELS;
@@ -50,14 +53,14 @@ struct Convolution {
                 split(_mm512_maskz_loadu_ps(some, even + line * WIDTH + i), low);
                 split(_mm512_maskz_loadu_ps(alone ? 0 : some, odd + line * WIDTH + i), high);
                 for (int part = 0; part < 3; ++part) {
-                    const __m512i both = _mm512_or_si512(_mm512_srli_epi32(low[part], 16), high[part]);
-                    _mm512_mask_storeu_epi32(to + part * PART + i, some, both);
+                    const __m512i pairs = _mm512_or_si512(_mm512_srli_epi32(low[part], 16), high[part]);
+                    _mm512_mask_storeu_epi32(to + part * PART + i, some, pairs);
                 }
             }
         }
     }
 
-    // Weights in the order of the tiles: taps, then channels.
+    // Packs a panel of weights. The inner axis counts the taps, and the channels of each tap.
     static void pack_weights(const float* weight, int64_t panel, uint16_t* to) {
         std::vector<float> ordered(PANEL * TAPS * PAIRS * 2);
         for (int64_t row = 0; row < std::min(PANEL, OUT - panel * PANEL); ++row) {
@@ -71,7 +74,8 @@ struct Convolution {
         pack_rows({ordered.data(), 0, TAPS * PAIRS * 2, 1}, 0, 0, PANEL, TAPS * PAIRS * 2, to);
     }
 
-    // Where 16 outputs begin to read, as at most two stretches of neighbours, or one by one.
+    // The offsets at which the windows of 16 neighbouring outputs begin. If they form at most two contiguous ranges
+    // (`two`), they are read by two loads, otherwise by a gather.
     struct Stretch {
         alignas(64) int32_t from[16];
         int64_t first = 0;
@@ -118,7 +122,7 @@ struct Convolution {
         }
     }
 
-    // Of a stretch of the walk, the outputs in it.
+    // Returns a tail that drops the results at padding positions and passes the others on, line by line.
     template <class Tail>
     static auto without_padding(const Tail& tail) {
         return [&tail](int64_t image, int64_t row, int64_t first, int64_t count, const float* values) {
@@ -143,7 +147,8 @@ struct Convolution {
         {
             const Tiles tiles;
             const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-            // images where there are enough, else the outputs of each; what a thread reads it has cut itself
+            // threads share the images if there are enough, otherwise the outputs of each image; a thread splits all
+            // inputs that it reads
             const bool by_images = IMAGES >= threads;
             const Share images = by_images ? Share(IMAGES, thread, threads) : Share(IMAGES, 0, 1);
             const Share across = by_images ? Share(ACROSS, 0, 1) : Share(ACROSS, thread, threads);

@@ -86,7 +86,8 @@ class _Writer(TailWriter):
 
     def title(self) -> str:
         found, window = self.found, self.window
-        sizes, taps = (by(tuple(size for size in each if size != 1) or (1,)) for each in (window.sizes, window.window))
+        given = (window.sizes, window.kernel_size)
+        sizes, taps = (by(tuple(size for size in each if size != 1) or (1,)) for each in given)
         groups = f", in {found.groups} groups" if found.groups > 1 else ""
         transposed = ", transposed" if isinstance(found, Transposed) else ""
         origin = self.node.origin or self.name
@@ -100,7 +101,7 @@ class _Writer(TailWriter):
     def before(self) -> str:
         window = self.window
         axes = {
-            "in": window.sizes, "out": window.outputs, "size": window.window,
+            "in": window.sizes, "out": window.outputs, "size": window.kernel_size,
             "padding": window.padding, "stride": window.stride, "dilation": window.dilation,
         }  # fmt: skip
         said = ", ".join(f"{name}[3] = {{{', '.join(map(str, each))}}}" for name, each in axes.items())

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kforge.inline.headers import HEADER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -18,8 +20,8 @@ _LARGE_PAGES = """
 #include <sys/mman.h>
 #endif
 
-// Fresh memory comes page by page, when each is touched first: of large pages there are few. It is a hint, and nothing
-// happens where the system has none. Rounded outwards, since a page that ends elsewhere must be large as a whole.
+// Asks the system for large pages (2 MiB), so that the first writes to new memory cause fewer page faults. This is only
+// a hint; without madvise it does nothing. The range is rounded outwards to whole pages.
 static inline void in_large_pages(void* memory, uintptr_t bytes) {
 #ifdef MADV_HUGEPAGE
     const uintptr_t page = 1 << 21, at = reinterpret_cast<uintptr_t>(memory);
@@ -38,7 +40,7 @@ MATHEMATICS = frozenset(
     {"larger", "smaller", "maximum", "minimum", "exp", "log", "expm1", "log1p", "tanh", "erf", "sigmoid"}
 )
 """Functions of the header <kforge/math.h>."""
-_HEADER = "\n#include <kforge/math.h>\n"
+_INCLUDE = f"\n#include <{HEADER}>\n"
 _FILES = ("matrices", "matrix_unit", "matrix_product", "tiny_product", "convolution", "direct_convolution")
 _TEXTS = MappingProxyType({"large_pages": _LARGE_PAGES, **{name: _file(name) for name in _FILES}})
 _NEEDS = MappingProxyType(
@@ -52,5 +54,5 @@ def texts(names: Iterable[str]) -> str:
     while found:
         wanted.add(name := found.pop())
         found += _NEEDS.get(name, ())
-    header = _HEADER if wanted & MATHEMATICS else ""
+    header = _INCLUDE if wanted & MATHEMATICS else ""
     return header + "".join(text for name, text in _TEXTS.items() if name in wanted)

@@ -31,7 +31,7 @@ class _Axis:
 
     size: int
     out: int
-    window: int
+    taps: int
     stride: int
     padding: int
     dilation: int
@@ -49,9 +49,9 @@ def kernel(node: Node, graph: Graph, name: str) -> tuple[str, tuple[str, ...]] |
     if form is None or not form.is_depthwise or len(form.window.sizes) > 2:
         return None
     flat = form.window.of_volume()
-    parts = (flat.sizes, flat.outputs, flat.window, flat.stride, flat.padding, flat.dilation)
+    parts = (flat.sizes, flat.outputs, flat.kernel_size, flat.stride, flat.padding, flat.dilation)
     _, rows, columns = (_Axis(*each) for each in zip(*parts, strict=True))
-    if rows.window * columns.window > MOST_TAPS or rows.framed * columns.framed * 4 > MOST_BYTES:
+    if rows.taps * columns.taps > MOST_TAPS or rows.framed * columns.framed * 4 > MOST_BYTES:
         return None
     text = _text(name, rows, columns, form.window.planes, form.channels, bool(form.bias))
     return text, (form.x, form.weight, *([form.bias] if form.bias else []))
@@ -61,9 +61,9 @@ def _text(name: str, rows: _Axis, columns: _Axis, planes: int, channels: int, bi
     bias = ", const float* __restrict__ bias" if biased else ""
     width, wide = columns.framed, -(-columns.out // LANES) * LANES
     large = planes * rows.out * columns.out * 4 >= LARGE_BYTES
-    sums = [f"row{number}" for number in range(rows.window)]
+    sums = [f"row{number}" for number in range(rows.taps)]
     lines = [
-        f"// a filter of {rows.window} x {columns.window} for each of {channels} channels",
+        f"// a filter of {rows.taps} x {columns.taps} for each of {channels} channels",
         f'extern "C" void {name}(',
         f"    const float* __restrict__ x, const float* __restrict__ weight{bias}, float* __restrict__ out) {{",
         *[f"    in_large_pages(out, {planes * rows.out * columns.out * 4});"] * large,
@@ -71,7 +71,7 @@ def _text(name: str, rows: _Axis, columns: _Axis, planes: int, channels: int, bi
         f"    for (int64_t plane = 0; plane < {planes}; ++plane) {{",
         f"        static thread_local std::vector<float> zeros({rows.framed * width + LANES});",
         "        float* __restrict__ frame = zeros.data();",
-        f"        const float* __restrict__ filter = weight + plane % {channels} * {rows.window * columns.window};",
+        f"        const float* __restrict__ filter = weight + plane % {channels} * {rows.taps * columns.taps};",
         f"        const float first = {f'bias[plane % {channels}]' if biased else '0.0f'};",
         f"        for (int64_t row = 0; row < {rows.size}; ++row) {{",
         f"            const float* __restrict__ from = x + (plane * {rows.size} + row) * {columns.size};",
@@ -85,8 +85,8 @@ def _text(name: str, rows: _Axis, columns: _Axis, planes: int, channels: int, bi
         f"            for (int64_t c = 0; c < {wide}; ++c) {{",
     ]
     for number, each in enumerate(sums):
-        first, start = number * columns.window, number * rows.dilation * width
-        taps = [f"filter[{first + tap}] * at[c + {start + _sorted(columns, tap)}]" for tap in range(columns.window)]
+        first, start = number * columns.taps, number * rows.dilation * width
+        taps = [f"filter[{first + tap}] * at[c + {start + _sorted(columns, tap)}]" for tap in range(columns.taps)]
         lines.append(f"                const float {each} = {' + '.join(taps)};")
     lines += [
         f"                line[c] = first + ({' + '.join(sums)});",

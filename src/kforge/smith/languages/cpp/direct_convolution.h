@@ -1,10 +1,10 @@
-// A convolution without a matrix: vectors of neighbouring outputs add up, tap by tap, neighbouring inputs times a
-// weight. Of a transposed one, outputs a stride apart are neighbours, and each such phase reads a part of the window.
-// Inputs are copied into frames of zeros, which are walked through as if they were one line; what is computed between
-// two of their lines is not handed over.
+// A direct convolution, without a matrix of windows: a vector of neighbouring outputs adds, for each tap, a vector of
+// neighbouring inputs times the tap's weight. In a transposed convolution, the outputs whose distance is a multiple of
+// the stride form a phase; they read the same taps and are computed together. Inputs are copied into a zero-padded
+// frame, which is processed as one long line; results between two lines of the frame are dropped.
 template <int64_t IMAGES, int64_t CHANNELS, int64_t OUT, int64_t GROUPS, class WINDOW>
 struct DirectConvolution {
-    // As many registers as a processor has: six filters by so many vectors, and what they are made of.
+    // Up to six filters times VECTORS vectors of sums fit into the processor's registers, with their inputs.
 #if defined(__AVX512F__)
     static constexpr int64_t LANES = 16, VECTORS = 4;
 #elif defined(__AVX__)
@@ -21,8 +21,8 @@ struct DirectConvolution {
     static constexpr int64_t PHASES = phases(0) * phases(1) * phases(2);
     static constexpr int64_t places(int axis) { return pieces(WINDOW::out[axis], phases(axis)); }
 
-    // How far from its own place an output of this phase reads for a tap. It reads nothing where the stride does not
-    // divide that.
+    // The distance between an output of this phase and the input that it reads for a tap, times the stride. If the
+    // stride does not divide it, the phase does not use the tap.
     static constexpr int64_t times_stride(int axis, int64_t phase, int64_t tap) {
         return WINDOW::transposed ? phase + WINDOW::padding[axis] - tap * WINDOW::dilation[axis]
                                   : tap * WINDOW::dilation[axis] - WINDOW::padding[axis];
@@ -44,7 +44,8 @@ struct DirectConvolution {
     }
     static constexpr int64_t low(int axis) { return -farthest(axis, -1); }
 
-    // Threads share images, groups and slabs along the first axis there is; a slab's results stay in a near cache.
+    // Threads share the images, groups and slabs. The first axis with more than one position is cut into slabs, whose
+    // results stay in the L1 or L2 cache.
     static constexpr int SPLIT = places(0) > 1 ? 0 : places(1) > 1 ? 1 : 2;
     static constexpr int64_t LAYER = (SPLIT < 1 ? places(1) : 1) * (SPLIT < 2 ? places(2) : 1) * PHASES;
     static constexpr int64_t THICK =
@@ -54,10 +55,11 @@ struct DirectConvolution {
     static constexpr int64_t extent(int axis) { return count(axis) + farthest(axis, 1) - low(axis); }
     static constexpr int64_t WALK = ((count(0) - 1) * extent(1) + count(1) - 1) * extent(2) + count(2);
     static constexpr int64_t LINE = pieces(WALK, CHUNK) * CHUNK;
-    // An odd number of cache lines, so that planes do not lie in each other's way; and what a last vector may read.
+    // Elements of a plane: an odd number of cache lines, so that planes do not compete for the same cache sets. Vectors
+    // may read beyond the plane's last element.
     static constexpr int64_t PLANE = (extent(0) * extent(1) * extent(2) + CHUNK + 31) / 32 * 32 + 16;
 
-    // Those of each phase, one after the other: every tap belongs to one.
+    // The taps, sorted by phase: every tap belongs to exactly one phase.
     struct Taps {
         int64_t starts[PHASES + 1] = {}, shifts[TAPS], weights[TAPS];
 
@@ -77,7 +79,7 @@ struct DirectConvolution {
         }
     };
 
-    // What a slab reads of a channel, with zeros around it.
+    // Copies the elements of a channel that a slab reads into the frame, with zeros for the padding.
     static void copy(const float* x, const int64_t (&first)[3], float* plane) {
         const int64_t left = first[2] + low(2), begin = std::max<int64_t>(0, -left);
         const int64_t end = std::min(extent(2), WINDOW::in[2] - left);
@@ -97,7 +99,7 @@ struct DirectConvolution {
         }
     }
 
-    // `ROWS` channels of one phase.
+    // Computes the outputs of one phase for `ROWS` filters.
     template <int64_t ROWS>
     static void add_up(
         const float* frame, const Taps& taps, int64_t phase, const float* weight, int64_t down, int64_t across,
@@ -121,7 +123,7 @@ struct DirectConvolution {
         }
     }
 
-    // The outputs of one channel, line by line, in the order that they have in memory.
+    // Passes the outputs of one channel to the tail, line by line, with the phases interleaved as in memory.
     template <class Tail>
     static void hand_over(
         const float* lines, const int64_t (&first)[3], int64_t image, int64_t channel, float* line, const Tail& tail) {
@@ -144,7 +146,7 @@ struct DirectConvolution {
     static void filter(
         const float* frame, const Taps& taps, const float* weight, const int64_t (&first)[3], int64_t image,
         int64_t channel, float* lines, const Tail& tail) {
-        constexpr bool swapped = WINDOW::transposed;  // weights come by the channels of inputs first
+        constexpr bool swapped = WINDOW::transposed;  // then the weights' first axis is that of the input channels
         constexpr int64_t down = swapped ? TAPS : IN * TAPS, across = swapped ? FILTERS * TAPS : TAPS;
         const int64_t group = channel / FILTERS, own = channel % FILTERS;
         const float* filters = weight + (group * FILTERS * IN * TAPS + own * down);

@@ -1,12 +1,12 @@
-// Where the numbers of many matrices lie.
+// A batch of matrices in memory.
 struct Matrix {
     const float* data;
-    int64_t batch, down, across;  // elements between matrices, rows and columns
+    int64_t batch, down, across;  // strides between matrices, rows and columns, in elements
 };
 
 constexpr int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
-// What a thread does of some equal pieces.
+// The range of pieces that one thread processes, if `pieces` pieces are divided into `parts` ranges.
 struct Share {
     int64_t begin, end;
     Share(int64_t pieces, int64_t part, int64_t parts) : begin(pieces * part / parts), end(pieces * (part + 1) / parts) {}

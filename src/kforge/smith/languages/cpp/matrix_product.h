@@ -1,15 +1,17 @@
 // left (BATCHES x ROWS x INNER) times right (BATCHES x INNER x COLUMNS). Threads share the batches, or the rows and
-// columns of each; every thread packs what it needs itself, as what another core has just written is far away.
+// columns of each batch. Each thread packs all panels that it reads: reading panels that another core has just written
+// would be slower.
 template <int64_t BATCHES, int64_t ROWS, int64_t INNER, int64_t COLUMNS, class Tail>
 static void matrix_product(const Matrix& left, const Matrix& right, const Tail& tail) {
     constexpr int64_t DOWN = pieces(ROWS, PANEL), ACROSS = pieces(COLUMNS, PANEL), STEPS = pieces(INNER, STEP);
-    constexpr int64_t HIGH = 8, WIDE = 8;  // panels whose sums stay in a core's own cache
+    constexpr int64_t HIGH = 8, WIDE = 8;  // most panels of a block: its sums stay in the core's L2 cache
     #pragma omp parallel
     {
         const Tiles tiles;
         const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
         const bool by_batches = BATCHES >= threads;
-        int64_t high_parts = 1;  // of the ways to cut rows and columns, the one with the least to pack
+        // the number of parts of the rows for which all threads together pack the fewest panels
+        int64_t high_parts = 1;
         for (int64_t parts = 2; parts <= threads && !by_batches; ++parts) {
             const auto packed = [&](int64_t p) { return DOWN * threads / p + ACROSS * p; };
             if (threads % parts == 0 && packed(parts) < packed(high_parts)) high_parts = parts;

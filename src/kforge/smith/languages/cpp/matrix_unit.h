@@ -1,13 +1,14 @@
-// Products of single-precision matrices on a matrix unit that multiplies bfloat16 (AMX), as exact as single precision:
-// every number is cut into three bfloat16 parts that add up to it, high + middle + low, and of the nine products of
-// parts the six largest are added up. What is dropped is below 2^-24. Sums over 256 steps start anew and are then added
-// up in vectors, as long sums are more exact in pieces. Infinities come out as NaN.
+// Products of float32 matrices on a matrix unit that multiplies bfloat16 (AMX), as exact as single precision. Each
+// number is split into three bfloat16 parts whose sum it is: high + middle + low. Of the nine products of parts, the
+// six largest are added up; the others are below 2^-24. A sum over the inner axis is computed in pieces of 256
+// elements, and vector instructions add up the pieces: this keeps the rounding error small. Infinities become NaN.
 constexpr int64_t PANEL = 32;  // rows or columns that are multiplied together: two tiles of 16
-constexpr int64_t STEP = 32;   // inner places of a tile
-constexpr int64_t PACKED = 3 * PANEL * STEP;  // numbers of a panel's step: three parts
-constexpr int64_t LONG_STEPS = 8;  // steps after which a sum starts anew
+constexpr int64_t STEP = 32;   // elements of the inner axis in a tile
+constexpr int64_t PACKED = 3 * PANEL * STEP;  // bfloat16 numbers of one step of a panel, three parts each
+constexpr int64_t LONG_STEPS = 8;  // steps of a piece of a sum
 
-// Memory that stays: new pages for every call would take as long as the packing. Large pages, as tiles are far apart.
+// Returns memory that a thread keeps from call to call, because new pages for every call would take as long as the
+// packing. It is in large pages, because tiles are far apart.
 template <class Number>
 static Number* scratch(int64_t count, int slot) {
     struct Block {
@@ -27,7 +28,7 @@ static Number* scratch(int64_t count, int slot) {
     return static_cast<Number*>(block.memory);
 }
 
-// Each thread says the shape of its tiles, and gives them back.
+// Configures the tile registers of a thread, and releases them at the end of its scope.
 struct Tiles {
     Tiles() {
         static const bool allowed = syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tiles */) == 0;
@@ -72,7 +73,7 @@ static inline void transpose(__m512 rows[16]) {
 
 static inline __mmask16 first_of(int64_t count) { return count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1; }
 
-// 16 x 16 numbers from (down, across) on, zero beyond the matrix.
+// Loads the 16 x 16 elements that begin at (down, across). Elements beyond the matrix are zero.
 static inline void load_square(
     const Matrix& m, int64_t batch, int64_t down, int64_t across, int64_t height, int64_t width, __m512 rows[16]) {
     const float* from = m.data + batch * m.batch + down * m.down + across * m.across;
@@ -85,7 +86,8 @@ static inline void load_square(
     if (!neighbours) transpose(rows);
 }
 
-// Bfloat16 is the upper half of a single-precision number: each part is what is left of it, rounded to that.
+// Splits numbers into three bfloat16 parts: each part is the remainder after the parts before it, rounded to bfloat16.
+// A bfloat16 number is the upper half of a float32 number.
 static inline void split(__m512 x, __m512i parts[3]) {
     const __m512i upper = _mm512_set1_epi32(0xffff0000), half = _mm512_set1_epi32(0x8000);
     for (int part = 0; part < 3; ++part) {
@@ -94,7 +96,7 @@ static inline void split(__m512 x, __m512i parts[3]) {
     }
 }
 
-// A panel of rows: a tile's row has 32 inner places side by side.
+// Packs a panel of rows. A row of a tile has 32 neighbouring elements of the inner axis.
 static void pack_rows(const Matrix& m, int64_t batch, int64_t panel, int64_t height, int64_t width, uint16_t* to) {
     alignas(64) uint16_t uppers[32];
     for (int i = 0; i < 32; ++i) uppers[i] = 2 * i + 1;
@@ -117,7 +119,7 @@ static void pack_rows(const Matrix& m, int64_t batch, int64_t panel, int64_t hei
     }
 }
 
-// A panel of columns: a tile's row has two inner places, one above the other, for each of 16 columns.
+// Packs a panel of columns. A row of a tile has, for each of 16 columns, two neighbouring elements of the inner axis.
 static void pack_columns(const Matrix& m, int64_t batch, int64_t panel, int64_t height, int64_t width, uint16_t* to) {
     for (int64_t inner = 0; inner < height; inner += STEP, to += PACKED) {
         for (int64_t column = 0; column < PANEL; column += 16) {
@@ -138,11 +140,11 @@ static void pack_columns(const Matrix& m, int64_t batch, int64_t panel, int64_t 
     }
 }
 
-// A packed panel of columns, by its tiles.
+// A packed panel of columns.
 struct Packed {
     static constexpr int64_t ROW_BYTES = 64;
     const uint16_t* data;
-    const uint16_t* ahead;  // what is needed next
+    const uint16_t* ahead;  // the panel that is multiplied next, for prefetching
     const void* tile(int64_t step, int64_t part, int64_t half) const {
         return data + step * PACKED + (part * PANEL + half * 16) * STEP;
     }
@@ -151,7 +153,8 @@ struct Packed {
     }
 };
 
-// Multiplies two panels over the steps from `begin` on into 32 x 32 sums. `ahead` are the rows that the next call reads.
+// Multiplies a panel of rows by a panel of columns over `steps` steps from `begin` on, and adds the 32 x 32 results to
+// `sums`; if `begin` is 0, it stores them. `ahead` are the rows that the next call reads, for prefetching.
 template <class Columns>
 static inline void multiply(
     const uint16_t* rows, const Columns& columns, int64_t begin, int64_t steps, float* sums, const uint16_t* ahead) {
@@ -199,7 +202,8 @@ static inline void multiply(
     for (int64_t i = 0; i < PANEL * PANEL; ++i) sums[i] += here[i];
 }
 
-// A block of panels: `high` of rows by `wide` of columns(row panel, column panel, step), into sums that lie panel by panel.
+// Multiplies `high` panels of rows by `wide` panels of columns, which columns(row panel, column panel, step) returns.
+// The sums are stored panel by panel.
 template <int64_t STEPS, int64_t WIDE, class Columns>
 static void multiply_block(const uint16_t* rows, const Columns& columns, int64_t high, int64_t wide, float* sums) {
     for (int64_t step = 0; step < STEPS; step += LONG_STEPS) {
@@ -213,7 +217,7 @@ static void multiply_block(const uint16_t* rows, const Columns& columns, int64_t
     }
 }
 
-// Every finished piece of a row goes to tail(batch, row, first column, how many, values).
+// Passes each finished piece of a row to the tail: tail(batch, row, first column, count, values).
 template <int64_t WIDE, int64_t ROWS, int64_t COLUMNS, class Tail>
 static void hand_over(int64_t batch, int64_t top, int64_t side, int64_t high, int64_t wide, const float* sums, const Tail& tail) {
     const int64_t last = std::min(high * PANEL, ROWS - top * PANEL);

@@ -41,7 +41,7 @@ class NestWriter(KernelWriter):
 
     def text(self) -> str:
         parameters = ", ".join(self.parameter(buffer) for buffer in self.nest.memories)
-        self.say(f"// {self._title()}")
+        self.say(f"// {self.nest.title}")
         self.say(f'extern "C" void {self.name}({parameters}) {{')
         with_threads = work(self.nest) >= WORTH_A_THREAD * self.plan.threads
         self.depth += 1

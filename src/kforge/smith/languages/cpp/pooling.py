@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kforge.smith.ir.graph import Ref
-from kforge.smith.ir.windows import POOLS, Window, by
+from kforge.smith.ir.windows import POOLS, Window
 
 if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph, Node
@@ -34,7 +34,7 @@ class _Window(Window):
 
     def text(self, name: str) -> str:
         lines = [
-            f"// {self.packet}: windows of {by(self.window)}, {by(self.stride)} apart, padded by {by(self.padding)}",
+            f"// {self.packet}: {self.title}",
             f'extern "C" void {name}(const float* __restrict__ x, float* __restrict__ out) {{',
             "    #pragma omp parallel for",
             f"    for (int64_t plane = 0; plane < {self.planes}; ++plane) {{",
@@ -64,14 +64,14 @@ class _Window(Window):
             at, offset = f"from{axis}", f"offset{axis}"
             start_at = f"{place} * {self.stride[axis]} + {offset} * {self.dilation[axis]} - {self.padding[axis]}"
             lines += [
-                f"{inner}for (int64_t {offset} = 0; {offset} < {self.window[axis]}; ++{offset}) {{",
+                f"{inner}for (int64_t {offset} = 0; {offset} < {self.kernel_size[axis]}; ++{offset}) {{",
                 f"{inner}    const int64_t {at} = {start_at};",
                 f"{inner}    if ({at} < 0 || {at} >= {size}) continue;",
             ]
             inner, source = inner + "    ", f"{source} + {at} * {step}"
             inside.append(self._inside(axis, place))
         lines.append(f"{inner}const float* __restrict__ source = {source};")
-        for column in range(self.window[-1]):
+        for column in range(self.kernel_size[-1]):
             lines += self._column_step(inner, column)
         for _ in places:
             inner = inner[:-4]
@@ -97,17 +97,16 @@ class _Window(Window):
     def _inside(self, axis: int, place: str) -> str:
         """Return a C++ expression for the number of elements of a window, along one axis, that lie inside the input."""
         first = f"{place} * {self.stride[axis]} - {self.padding[axis]}"
-        end = f"std::min<int64_t>({self.sizes[axis]}, {first} + {self.window[axis]})"
+        end = f"std::min<int64_t>({self.sizes[axis]}, {first} + {self.kernel_size[axis]})"
         return f"({end} - std::max<int64_t>(0, {first}))"
 
     def _division(self, indent: str, inside: list[str]) -> list[str]:
         columns = self.outputs[-1]
         if self.counts_padding or not any(self.padding):
-            count = f"{math.prod(self.window)}.0f"
+            count = f"{math.prod(self.kernel_size)}.0f"
         else:
             first = f"c * {self.stride[-1]} - {self.padding[-1]}"
-            across = (
-                f"(std::min<int64_t>({self.sizes[-1]}, {first} + {self.window[-1]}) - std::max<int64_t>(0, {first}))"
-            )
+            last = f"{first} + {self.kernel_size[-1]}"
+            across = f"(std::min<int64_t>({self.sizes[-1]}, {last}) - std::max<int64_t>(0, {first}))"
             count = f"static_cast<float>({' * '.join([*inside, across])})"
         return [f"{indent}#pragma omp simd", f"{indent}for (int64_t c = 0; c < {columns}; ++c) line[c] /= {count};"]

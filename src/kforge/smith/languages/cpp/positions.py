@@ -1,7 +1,7 @@
 """Writes C++ kernels for argmax and argmin: the index of the largest or smallest element along an axis or of the whole
 tensor.
 
-The sizes of the call are constants in the kernel's text.
+As in torch, the first NaN comes before every number. The sizes of the call are constants in the kernel's text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 TILE = 256
 """Number of neighbouring columns that are compared together, if the axis is not contiguous."""
+PIECE = 256
+"""Number of neighbouring elements of a row among which the position of the largest one is searched at a time."""
 
 
 def kernel(node: Node, graph: Graph, name: str) -> str | None:
@@ -35,7 +37,7 @@ def kernel(node: Node, graph: Graph, name: str) -> str | None:
 
 def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:
     outer, length, lanes = (1, math.prod(shape), 1) if axis is None else around(shape, axis)
-    better, start, reduction = (">", "-INFINITY", "max") if packet == "argmax" else ("<", "INFINITY", "min")
+    worse, start, reduction = ("<=", "-INFINITY", "max") if packet == "argmax" else (">=", "INFINITY", "min")
     chosen = "kforge::larger" if packet == "argmax" else "kforge::smaller"
     head = [
         f"// {packet} along {'everything' if axis is None else f'an axis of {length}'}",
@@ -57,7 +59,8 @@ def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:
             f"                const float* __restrict__ line = x + (block * {length} + i) * {lanes} + start;",
             "                #pragma omp simd",
             "                for (int64_t lane = 0; lane < count; ++lane) {",
-            f"                    const bool found = line[lane] {better} best[lane];",
+            "                    // also true if line[lane] is the first NaN",
+            f"                    const bool found = !(line[lane] {worse} best[lane]) & (best[lane] == best[lane]);",
             "                    best[lane] = found ? line[lane] : best[lane];",
             "                    place[lane] = found ? i : place[lane];",
             "                }",
@@ -68,16 +71,33 @@ def _extreme(name: str, packet: str, shape: Shape, axis: int | None) -> str:
             "    }",
             "}\n",
         ])  # fmt: skip
+    piece = min(PIECE, length)
+    count = f"std::min<int64_t>({piece}, {length} - start)" if length % piece else str(piece)
     return "\n".join([
         *head,
         f"    for (int64_t row = 0; row < {outer}; ++row) {{",
         f"        const float* __restrict__ line = x + row * {length};",
         f"        float best = {start};",
-        f"        #pragma omp simd reduction({reduction} : best)",
-        f"        for (int64_t i = 0; i < {length}; ++i) best = {chosen}(best, line[i]);",
-        "        int64_t place = 0;",
-        f"        while (place < {length - 1} && line[place] != best) ++place;",
-        "        out[row] = place;",
+        "        int32_t has_nan = 0;",
+        f"        #pragma omp simd reduction({reduction} : best) reduction(| : has_nan)",
+        f"        for (int64_t i = 0; i < {length}; ++i) {{",
+        f"            best = {chosen}(line[i], best);  // skips NaN: a comparison with NaN is false",
+        "            has_nan |= line[i] != line[i];",
+        "        }",
+        "        if (has_nan) best = NAN;  // the loop below then finds the first NaN",
+        f"        for (int64_t start = 0; start < {length}; start += {piece}) {{",
+        f"            const int32_t count = {count};",
+        "            int32_t first = count;",
+        "            #pragma omp simd reduction(min : first)",
+        "            for (int32_t i = 0; i < count; ++i) {",
+        "                const float value = line[start + i];",
+        "                first = std::min(first, (value == best) | (value != value) ? i : count);",
+        "            }",
+        "            if (first < count) {",
+        "                out[row] = start + first;",
+        "                break;",
+        "            }",
+        "        }",
         "    }",
         "}\n",
     ])  # fmt: skip

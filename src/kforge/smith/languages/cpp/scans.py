@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from kforge.smith.fusion.loops import elements_needed
+from kforge.smith.fusion.loops import elements_needed, maps_needed
 from kforge.smith.ir.graph import ScanMode
 from kforge.smith.languages.cpp.functions import REDUCTIONS
 from kforge.smith.languages.cpp.nests import NestWriter
@@ -133,7 +133,7 @@ class _ScanWriter(NestWriter):
         def operands() -> None:
             self.say(f"const int64_t {index} = start + lane;")
             local: dict[str, str] = {}
-            for node in self._needed(each for scan in self.nest.scans for each in scan.sources):
+            for node in maps_needed(self.nest, [each for scan in self.nest.scans for each in scan.sources]):
                 self._element(node, local)
             for node in self.nest.scans:
                 self.say(f"{node.name}_block[lane] = {self._operand(node.inputs[0], local)};")
@@ -141,7 +141,7 @@ class _ScanWriter(NestWriter):
         def results() -> None:
             self.say(f"const int64_t {index} = start + lane;")
             local = {node.name: f"{node.name}_block[lane]" for node in self.nest.scans}
-            for node in self._needed(self.nest.outputs):
+            for node in maps_needed(self.nest, self.nest.outputs):
                 self._element(node, local)
             for node in self.nest.sweeps[0].elements:
                 self._store(node, local)
@@ -196,16 +196,6 @@ class _ScanWriter(NestWriter):
     def _store(self, node: Node, local: dict[str, str]) -> None:
         if node.name in self.nest.outputs:
             self.say(f"{self._buffer(node.name)}[{self._at(self.nest.buffer(node.name))}] = {local[node.name]};")
-
-    def _needed(self, names: Iterable[str]) -> list[Node]:
-        """Return the maps from which the named values are computed, back to the scans before them."""
-        wanted = set(names)
-        found: list[Node] = []
-        for node in reversed(self.nest.sweeps[0].elements):
-            if node.name in wanted and node.kind == "map":
-                found.insert(0, node)
-                wanted.update(node.sources)
-        return found
 
     def _lanes(self, count: str, body: Callable[[], None]) -> None:
         self.say("#pragma omp simd")

@@ -11,6 +11,7 @@ from kforge.smith.fusion.loops import nest
 from kforge.smith.ir.graph import contiguous
 from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.cpp.writer import LARGE_BYTES, KernelWriter, helpers_of
+from kforge.smith.languages.indices import summed, times
 
 if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Nest
@@ -65,15 +66,16 @@ class TailWriter(ABC):
         """Return the kernel without a tail: it adds the bias and stores the result."""
         begun, value, out = self.begun(), self._value(), f"{self.node.name}_out"
         self._add(f"float* __restrict__ {out}", self.node.name)
-        step = self.rows * self.columns
-        place = _sum(_times("batch", step, self.batches), _times("row", self.columns, self.rows), "column")
+        batch = times("batch", self.rows * self.columns if self.batches > 1 else 0)
+        row = times("row", self.columns if self.rows > 1 else 0)
+        place = summed(batch, row, "column")
         size = 4 * self.node.size
         hints = [f"in_large_pages({out}, {size});"] if size >= LARGE_BYTES else []
         return self._kernel([*hints, begun], f"{out}[{place}] = {value};", ("large_pages",) * len(hints))
 
     def _with_tail(self, tail: Region) -> WrittenKernel | None:
-        """Return the kernel with the tail, or None if the tail's maps walk through the elements in another order than
-        the kernel."""
+        """Return the kernel with the tail. None if the tail does not visit the elements in the kernel's order, contains
+        a scan, or does not read the kernel's result."""
         maps = nest(tail, self.graph)
         places = self._places(maps)
         flat = contiguous(tuple(loop.size for loop in maps.loops))
@@ -140,14 +142,7 @@ class TailWriter(ABC):
             if size != loop.size:
                 return None
             steps = contiguous(tuple(each for _, each in terms))
-            text = _sum(*(_times(index, step, each) for (index, each), step in zip(terms, steps, strict=True)))
+            sized = zip(terms, steps, strict=True)
+            text = summed(*(times(index, step if each > 1 else 0) for (index, each), step in sized))
             places[axis] = text if len(terms) == 1 else f"({text})"
         return None if left else places
-
-
-def _times(index: str, step: int, size: int) -> str:
-    return "" if size == 1 else index if step == 1 else f"{index} * {step}"
-
-
-def _sum(*terms: str) -> str:
-    return " + ".join(term for term in terms if term) or "0"

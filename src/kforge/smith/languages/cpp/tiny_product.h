@@ -1,11 +1,11 @@
-// Of many tiny matrices, left (ROWS x INNER) times right (INNER x COLUMNS): a library takes longer to begin with one
-// than it takes to compute it. A few rows of the result are in registers at a time, and threads share the batches.
+// left (ROWS x INNER) times right (INNER x COLUMNS) for many tiny matrices: a library call for each would take longer
+// than the product itself. TALL rows of the result are in registers at a time, and threads share the batches.
 template <int64_t LANES, int64_t VECTORS, int64_t TALL>
 struct TinyRows {
     typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
     static constexpr int64_t WIDE = LANES * VECTORS;
 
-    // `right` has a row of WIDE numbers every `step`.
+    // Each row of `right` has WIDE numbers, and begins `step` numbers after the row before.
     static void multiply(
         const float* left, int64_t down, int64_t across, const float* right, int64_t step, int64_t inner, float* product) {
         Vector sums[TALL][VECTORS] = {};

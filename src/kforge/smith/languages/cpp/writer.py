@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import elements_needed
+from kforge.smith.languages.c_literals import float_literal
 from kforge.smith.languages.cpp.functions import MAPS, REDUCTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kforge.smith.fusion.loops import Buffer, Loop, Nest
     from kforge.smith.ir.graph import Graph, Node, Operand
@@ -21,6 +22,7 @@ TYPES = {"float32": "float", "bool": "bool", "uint8": "uint8_t", "int32": "int32
 IN_MEMORY = {**TYPES, "bool": "uint8_t"}
 """C++ types of elements in memory. Booleans are bytes there, because GCC does not vectorize selections that depend on
 a bool."""
+ELEMENT_BYTES = {"float32": 4, "bool": 1, "uint8": 1, "int32": 4, "int64": 8}
 LONG = 4096
 """Most elements that are summed in single precision; a longer sum is continued in double precision."""
 SHORT = 16
@@ -41,7 +43,7 @@ def large_outputs(nest: Nest, graph: Graph) -> list[tuple[Buffer, int]]:
     read = {each.base for each in nest.buffers if each.name not in nest.outputs}
     fresh = (each for each in nest.memories if each.name in nest.outputs and each.base not in read)
     written = [(each, graph[each.base]) for each in fresh]
-    sizes = [(each, base.size * (4 if base.dtype == "float32" else 1)) for each, base in written]
+    sizes = [(each, base.size * ELEMENT_BYTES[base.dtype]) for each, base in written]
     return [(each, size) for each, size in sizes if size >= LARGE_BYTES]
 
 
@@ -51,14 +53,7 @@ def helpers_of(nest: Nest, graph: Graph) -> list[str]:
     def helper(node: Node) -> str:
         return MAPS[node.function].helper if node.kind == "map" else REDUCTIONS[node.function].helper
 
-    return [*(helper(node) for node in nodes_of(nest)), *["large_pages"] * bool(large_outputs(nest, graph))]
-
-
-def nodes_of(nest: Nest) -> Iterator[Node]:
-    """Yield all nodes of a nest, in the order in which the kernel computes them."""
-    yield from nest.before
-    for sweep in nest.sweeps:
-        yield from (*sweep.elements, *sweep.reductions, *sweep.after)
+    return [*(helper(node) for node in nest.nodes), *["large_pages"] * bool(large_outputs(nest, graph))]
 
 
 class KernelWriter:
@@ -115,11 +110,6 @@ class KernelWriter:
     def say(self, line: str) -> None:
         self.lines.append(INDENT * self.depth + line if line else "")
 
-    def _title(self) -> str:
-        origins = list(dict.fromkeys(node.origin for node in nodes_of(self.nest) if node.origin))
-        sizes = " x ".join(str(loop.size) for loop in self.nest.loops) or "1"
-        return f"{', '.join(origins)}: {sizes}"
-
     def parameter(self, buffer: Buffer) -> str:
         constant = "" if buffer.name in self.nest.outputs else "const "
         return f"{constant}{IN_MEMORY[buffer.dtype]}* __restrict__ {self._buffer(buffer.name)}"
@@ -167,10 +157,10 @@ class KernelWriter:
         if isinstance(operand, bool):
             return "true" if operand else "false"
         if isinstance(operand, int | float):
-            return _number(float(operand))
+            return float_literal(float(operand))
         if operand in local:
             return local[operand]
-        made_here = {node.name for node in nodes_of(self.nest)}
+        made_here = {node.name for node in self.nest.nodes}
         if operand in made_here:
             if self.lane is not None:
                 return f"{operand}[lane]"
@@ -279,12 +269,3 @@ class KernelWriter:
             return
         (axis, loop), *rest = loops
         self._for(axis, loop, lambda: self._nested(rest, body))
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    if math.isnan(value):
-        return "NAN"
-    text = f"{value:.9g}"
-    return f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"

@@ -11,11 +11,10 @@ from kforge.smith.fusion.loops import nest
 from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.simt import attention, convolutions, dialects, maps, positions, products, windows
 from kforge.smith.languages.simt.elements import ALIGNED, ALIGNED_TEXT, launched
-from kforge.smith.languages.simt.functions import HEADER
+from kforge.smith.languages.simt.functions import INCLUDE
 from kforge.smith.languages.simt.plan import MOVES, SimtPlan
 from kforge.smith.languages.simt.reductions import PARTIAL, Reductions
-from kforge.smith.languages.simt.scans import PARTIAL as TOTALS
-from kforge.smith.languages.simt.scans import Scans
+from kforge.smith.languages.simt.scans import TOTALS, Scans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +87,7 @@ class Simt:
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:
         helpers = [helper for kernel in kernels for helper in kernel.helpers]
-        header = HEADER if HEADER in helpers else ""
+        header = INCLUDE if INCLUDE in helpers else ""
         texts = [self.dialect.prelude, header, *(kernel.text for kernel in kernels)]
         source = self.dialect.library("\n".join(text for text in texts if text))
         return f"{source}\n\n{ALIGNED_TEXT}" if ALIGNED in helpers else source

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kforge.smith.ir.graph import placed
+from kforge.smith.languages.indices import summed, times
 from kforge.smith.languages.simt.code import Code, Value
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Kernel
 from kforge.smith.languages.simt.functions import expression
@@ -153,7 +154,5 @@ class _Body:
 
     def _address(self, name: str, indices: tuple[str, ...]) -> str:
         steps, offset = self.strides[name]
-        terms = [
-            index if step == 1 else f"{index} * {step}" for index, step in zip(indices, steps, strict=True) if step
-        ]
-        return " + ".join([*terms, *([str(offset)] if offset else [])]) or "0"
+        terms = (times(index, step) for index, step in zip(indices, steps, strict=True))
+        return summed(*terms, str(offset) if offset else "")

@@ -158,7 +158,7 @@ class Code:
         self.say(self.dialect.barrier())
 
 
-def both(*conditions: str) -> str:
-    """Join conditions with "and". Empty conditions are left out."""
+def all_of(*conditions: str) -> str:
+    """Return the condition that all of these conditions hold. Empty ones are left out."""
     given = [each for each in conditions if each]
     return " && ".join(given) if len(given) < 2 else " && ".join(f"({each})" for each in given)

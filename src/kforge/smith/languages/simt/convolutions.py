@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.ir.windows import by
 from kforge.smith.languages.simt.code import Code, Value
-from kforge.smith.languages.simt.products import Sizes, Tiled, is_left
+from kforge.smith.languages.simt.products import Sizes, Tiled, is_left_to_torch
 from kforge.smith.languages.simt.tails import tail_of
 from kforge.smith.languages.simt.windows import MOST
 from kforge.smith.patterns.convolutions import convolution_of, transposed_of
@@ -125,7 +125,7 @@ def kernel(
     if max(node.size, *(context.graph[each].size for each in shape.names if each)) > MOST:
         return None
     sizes = shape.product
-    if not sizes.inner or is_left(sizes, plan, dialect):
+    if not sizes.inner or is_left_to_torch(sizes, plan, dialect):
         return None
     kind = "transposed convolution" if shape.transposed else "convolution"
     said = f"{kind} of {by((shape.images, shape.channels, *shape.sizes))} by {shape.out} filters of {by(shape.filter)}"
@@ -146,7 +146,7 @@ def _shape(node: Node, context: Context) -> Shape | None:
     if (form := convolution_of(node, context.graph)) is not None:
         w = form.window
         return Shape(
-            form.images, form.channels, form.out, form.groups, w.sizes, w.outputs, w.window, w.stride, w.padding,
+            form.images, form.channels, form.out, form.groups, w.sizes, w.outputs, w.kernel_size, w.stride, w.padding,
             w.dilation, False, (form.x, form.weight, form.bias),
         )  # fmt: skip
     if (back := transposed_of(node, context.graph)) is not None:

@@ -6,10 +6,11 @@ others) write every statement through these methods, so that a language need not
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
+
+from kforge.smith.languages.c_literals import float_literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +76,7 @@ class Dialect:
     """Whether the language has 64-bit integers, for indices into large tensors."""
     has_vectors: ClassVar[bool] = True
     """Whether four neighbouring elements can be read or written by one instruction."""
-    narrow_dtypes: ClassVar[frozenset[str]] = frozenset()
+    dtypes_as_int32: ClassVar[frozenset[str]] = frozenset()
     """dtypes that the language's buffers cannot hold. Such tensors are copied to int32 before a launch, and back after
     it."""
     unrolls_by_copies: ClassVar[bool] = False
@@ -84,16 +85,20 @@ class Dialect:
     """Whether torch's own matrix products are fast on this device, so that large products are left to torch."""
     prelude: ClassVar[str] = ""
     """Lines that come before all kernels in the source."""
+    global_memory: ClassVar[str] = ""
+    """Qualifier of pointers to tensors, with a space after it, such as `__global `."""
+    unaliased: ClassVar[str] = "__restrict__ "
+    """Qualifier of a parameter that no other parameter overlaps in memory, with a space after it."""
 
     # --- types and expressions ----------------------------------------------------------------------------------
 
     def in_memory(self, dtype: str) -> str:
         """Return the language's type for elements of this dtype in a buffer."""
-        return self.types["int32" if dtype in self.narrow_dtypes else dtype]
+        return self.types["int32" if dtype in self.dtypes_as_int32 else dtype]
 
     def kind(self, dtype: str) -> str:
         """Return the kind (dtype) of a value that was read from a tensor of this dtype."""
-        return "int32" if dtype == "uint8" or (dtype in self.narrow_dtypes and dtype != "bool") else dtype
+        return "int32" if dtype == "uint8" or (dtype in self.dtypes_as_int32 and dtype != "bool") else dtype
 
     def cast(self, kind: str, text: str) -> str:
         return f"({self.types[kind]})({text})"
@@ -102,13 +107,8 @@ class Dialect:
         return f"({condition} ? {yes} : {no})"
 
     def number(self, value: float) -> str:
-        if math.isinf(value):
-            return "INFINITY" if value > 0 else "(-INFINITY)"
-        if math.isnan(value):
-            return "NAN"
-        text = f"{value:.9g}"
-        text = f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"
-        return f"({text})" if value < 0 else text
+        text = float_literal(value)
+        return f"({text})" if text.startswith("-") else text
 
     def is_nan(self, text: str) -> str:
         return f"({text} != {text})"
@@ -146,10 +146,14 @@ class Dialect:
 
     def vector(self, memory: str, index: str, *, constant: bool) -> str:
         """Return the expression for four neighbouring elements, beginning at `index`."""
-        raise NotImplementedError
+        return f"*reinterpret_cast<{'const ' if constant else ''}float4*>({memory} + {index})"
 
     def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:
         raise NotImplementedError
+
+    def leave_extra_groups(self, kernel: Kernel) -> str:
+        """Return the statement that ends the threads of groups beyond the kernel's last one."""
+        return f"if ({GROUP_INDEX} >= {kernel.groups}) {{\n{INDENT}{INDENT}return;\n{INDENT}}}"
 
     # --- kernels ------------------------------------------------------------------------------------------------
 
@@ -167,6 +171,12 @@ class Dialect:
     def head(self, kernel: Kernel) -> list[str]:
         """Return the lines of the kernel's signature, with its opening bracket."""
         raise NotImplementedError
+
+    def declared(self, parameter: Parameter) -> str:
+        """Return the declaration of a parameter in a kernel's signature."""
+        constant = "" if parameter.written else "const "
+        unaliased = "" if parameter.shared else self.unaliased
+        return f"{self.global_memory}{constant}{self.in_memory(parameter.dtype)}* {unaliased}{parameter.name}"
 
     def shared_array(self, kind: str, name: str, count: int) -> str:
         raise NotImplementedError

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.simt.code import Code, Value, both
+from kforge.smith.languages.indices import summed
+from kforge.smith.languages.simt.code import Code, Value, all_of
 from kforge.smith.languages.simt.functions import map_value, operand
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ WORDS = "_words"
 ALIGNED = "aligned"
 ALIGNED_TEXT = f'''
 def {ALIGNED}(tensor):
-    """Kernels read four elements at once, at multiples of 16 bytes: a part of another tensor may begin elsewhere."""
+    """Return the tensor, copied if it does not begin at a multiple of 16 bytes: kernels read four elements at once."""
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
 '''
 
@@ -62,7 +63,7 @@ def launched(dialect: Dialect, kernel: Kernel, given: Mapping[str, str]) -> tupl
         # a tensor that this program did not allocate may begin at any address
         if parameter.name in kernel.aligned and expression.endswith(".contiguous()"):
             expression = f"{ALIGNED}({expression})"
-        if parameter.dtype not in dialect.narrow_dtypes:
+        if parameter.dtype not in dialect.dtypes_as_int32:
             arguments.append(expression)
         elif parameter.written:
             before.append(f"{expression}{WORDS} = {expression}.to(torch.int32)")
@@ -87,8 +88,6 @@ class Elements:
         self.reader: Callable[[Buffer], Value | None] = lambda _: None
         """Returns the value of a buffer at this position if it is already known, for example in a register; otherwise
         None."""
-        self.shift = ""
-        """Expression for a shift of every address. No code reads it."""
 
     def inside(self) -> Elements:
         """Return an object for a nested block: it knows all values computed so far, and values computed in the block
@@ -118,12 +117,11 @@ class Elements:
         written = [node for node in nodes if node.name in self.memories.nest.outputs]
         if not written:
             return
-        with self.code.when(both(condition)):
+        with self.code.when(all_of(condition)):
             for node in written:
                 buffer = self.memories.nest.buffer(node.name)
                 self.code.store(self.memories.name(buffer.base), self.address(buffer), self.values[node.name])
 
     def address(self, buffer: Buffer) -> str:
-        terms = [text for index in self.indices if (text := index.address(buffer.steps))]
-        terms += [str(buffer.offset)] if buffer.offset else []
-        return " + ".join(terms) or "0"
+        terms = (index.address(buffer.steps) for index in self.indices)
+        return summed(*terms, str(buffer.offset) if buffer.offset else "")

@@ -9,17 +9,18 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kforge.inline.headers import HEADER
 from kforge.smith.ir.functions import REDUCTIONS
 from kforge.smith.languages.simt.code import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from kforge.smith.ir.graph import Node, Operand
     from kforge.smith.languages.simt.code import Code
     from kforge.smith.languages.simt.dialect import Dialect
 
-HEADER = "#include <kforge/math.h>"
+INCLUDE = f"#include <{HEADER}>"
 """Line that includes the header, for sources that call its functions."""
 _INFIX = MappingProxyType(
     {
@@ -75,7 +76,7 @@ def expression(code: Code, function: str, given: Sequence[str]) -> str:
         return f"{native}({', '.join(given)})"
     if function == "rsqrt":
         return f"(1.0f / {expression(code, 'sqrt', given)})"
-    code.kernel.helpers[HEADER] = None
+    code.kernel.helpers[INCLUDE] = None
     return f"{code.dialect.block}{function}({', '.join(given)})"
 
 
@@ -106,9 +107,3 @@ def scanned(code: Code, function: str, one: str, other: str) -> str:
     if function in ("sum", "prod"):
         return combined(code, function, one, other)
     return expression(code, "maximum" if function == "max" else "minimum", [one, other])
-
-
-def title(nodes: Iterable[Node], sizes: Sequence[int]) -> str:
-    """Return the comment above a kernel: the operators that it computes, and its sizes."""
-    origins = list(dict.fromkeys(node.origin for node in nodes if node.origin))
-    return f"{', '.join(origins) or 'maps'}: {' x '.join(map(str, sizes)) or '1'}"

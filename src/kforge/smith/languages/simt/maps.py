@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.indices import IndexText, index_of, is_wide
+from kforge.smith.languages.indices import IndexText, contiguous_loop, index_of, is_wide
 from kforge.smith.languages.simt.code import Code, Value
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Kernel
 from kforge.smith.languages.simt.elements import Elements, Memories
-from kforge.smith.languages.simt.functions import title
 
 if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Buffer, Nest
@@ -31,7 +30,7 @@ PARTS = ("x", "y", "z", "w")
 def emit(name: str, nest: Nest, graph: Graph, plan: SimtPlan, dialect: Dialect) -> tuple[Kernel, Memories]:
     """Return the elementwise kernel of a nest, and the tensors that are its parameters."""
     memories = Memories(nest, graph)
-    across = _transposed(nest)
+    across = contiguous_loop(nest, SIDE // 2)
     write = _tiled if across is not None else _flat
     return write(name, memories, plan, dialect), memories
 
@@ -44,7 +43,7 @@ def _flat(name: str, memories: Memories, plan: SimtPlan, dialect: Dialect) -> Ke
     each = FOUR if wide else 1
     threads = i.size // each
     group = min(plan.group, dialect.most_threads)
-    kernel = Kernel(name, _title(nest), group, -(-threads // group))
+    kernel = Kernel(name, nest.title, group, -(-threads // group))
     code = Code(dialect, kernel)
     memories.declare(code)
     kind = "int64" if is_wide(nest) and dialect.has_int64 else "int32"
@@ -111,12 +110,12 @@ def _is_vector(buffer: Buffer) -> bool:
 
 def _tiled(name: str, memories: Memories, plan: SimtPlan, dialect: Dialect) -> Kernel:  # noqa: ARG001 - as `_flat`
     nest = memories.nest
-    across, last = _transposed(nest), len(nest.loops) - 1
+    across, last = contiguous_loop(nest, SIDE // 2), len(nest.loops) - 1
     assert across is not None
     around = index_of("around", nest, [axis for axis in range(last) if axis != across], "/")
     row, column = index_of("row", nest, [across], "/"), index_of("column", nest, [last], "/")
     tiles = [-(-index.size // SIDE) for index in (row, column)]
-    kernel = Kernel(name, _title(nest), SIDE * ROWS, around.size * tiles[0] * tiles[1])
+    kernel = Kernel(name, nest.title, SIDE * ROWS, around.size * tiles[0] * tiles[1])
     code = Code(dialect, kernel)
     memories.declare(code)
     kind = "int64" if is_wide(nest) and dialect.has_int64 else "int32"
@@ -134,19 +133,3 @@ def _tiled(name: str, memories: Memories, plan: SimtPlan, dialect: Dialect) -> K
             body.compute(nodes)
             body.store(nodes)
     return kernel
-
-
-def _transposed(nest: Nest) -> int | None:
-    """Return the loop along which some operand is contiguous although the output is not, or None if there is no such
-    operand."""
-    last = len(nest.loops) - 1
-    for buffer in nest.buffers:
-        for axis, step in enumerate(buffer.steps[:-1]):
-            sizes = nest.loops[axis].size, nest.loops[last].size
-            if abs(step) == 1 and abs(buffer.steps[last]) > 1 and min(sizes) >= SIDE // 2:
-                return axis
-    return None
-
-
-def _title(nest: Nest) -> str:
-    return title(nest.sweeps[0].elements, [loop.size for loop in nest.loops])

@@ -1,4 +1,9 @@
-"""Writes argmax and argmin for the SIMT languages: the index of the largest or smallest element along an axis."""
+"""Writes argmax and argmin for the SIMT languages: the index of the largest or smallest element along an axis.
+
+As in torch, the first NaN comes before every number. Its position is counted from the end of the row while threads
+compare positions: such a number is negative, and so comes before the position of an infinity. A NaN is found by its
+bits where a compiler may assume that there is none (`Dialect.is_nan`), and no comparison depends on one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.ir.graph import Ref
 from kforge.smith.ir.windows import around
-from kforge.smith.languages.simt.code import Code, Value, both
+from kforge.smith.languages.simt.code import Code, Value, all_of
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, Kernel
 from kforge.smith.languages.simt.teams import first_position, reduced, team_for
 
@@ -48,15 +53,16 @@ def kernel(
     code.var("position", "int32", "member")
     with code.loop("i", length, "member", team.size):
         code.let("value", "float32", code.load("x", f"first + i{'' if lanes == 1 else f' * {lanes}'}").text)
-        # NaN counts as infinite, so that it ranks first
-        code.let("size", "float32", dialect.select(dialect.is_nan("value"), dialect.number(sign * math.inf), "value"))
-        with code.when(f"size {'>' if packet == 'argmax' else '<'} best"):
+        code.let("is_nan", "bool", dialect.is_nan("value"))
+        code.let("size", "float32", dialect.select("is_nan", dialect.number(sign * math.inf), "value"))
+        with code.when(f"size {'>' if packet == 'argmax' else '<'} best || (is_nan && position >= 0)"):
             code.assign("best", "size")
-            code.assign("position", "i")
+            code.assign("position", dialect.select("is_nan", f"i - {length}", "i"))
     code.let("mine", "float32", "best")
     reduced(code, team, [(function, "best")])
     first_position(code, team, "position", "mine == best", length)
+    code.assign("position", dialect.select("position < 0", f"position + {length}", "position"))
     inside = f"own < {places}" if places % team.places else ""
-    with code.when(both(inside, "member == 0" if team.size > 1 else "")):
+    with code.when(all_of(inside, "member == 0" if team.size > 1 else "")):
         code.store("out", "place", Value("position", "int32"))
     return made, {"x": context.elements(source.name), "out": node.name}

@@ -4,6 +4,9 @@ tile in registers.
 In each step, a slice of both factors is loaded into shared memory, so that each element is read once per tile. An
 `Operand` says how an element of a factor is read, so that convolutions can be written as products, too
 (`convolutions.py`).
+
+A long sum is computed in pieces: each piece is added up alone, and then added to the total. This keeps the rounding
+error small.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kforge.smith.languages.indices import block_of
-from kforge.smith.languages.simt.code import Code, Value, both
+from kforge.smith.languages.indices import block_of, summed, times
+from kforge.smith.languages.simt.code import Code, Value, all_of
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Kernel
 from kforge.smith.languages.simt.tails import tail_of
-from kforge.smith.languages.simt.teams import FILLED
+from kforge.smith.languages.simt.teams import FILLED, PIECE
 from kforge.smith.languages.simt.windows import MOST
 from kforge.smith.patterns.products import product_of
 
@@ -35,6 +38,9 @@ STEP = 16
 """Number of elements of the inner axis that are in shared memory at a time. Large tiles use half as many."""
 PADDING = 4
 """Unused words after each line in shared memory. They avoid bank conflicts between threads that write a column."""
+LONG = 4 * PIECE
+"""Most elements of the inner axis that are added up without pieces, because pieces need twice as many registers for the
+sums. With this many elements, the rounding error is still a third of the tolerance for float32."""
 LARGE = 1 << 27
 """Number of multiplications above which a product is left to torch, on devices whose library is fast."""
 
@@ -94,10 +100,8 @@ class Strided:
     def element(self, code: Code, line: str) -> Value:
         f = self.factor
         apart = f.down if self.memory == "left" else f.across
-        terms = [("batch", f.batch), (line, apart), ("k", self.step)]
-        texts = [name if step == 1 else f"{name} * {step}" for name, step in terms if step]
-        texts += [str(f.offset)] if f.offset else []
-        return code.load(self.memory, " + ".join(texts) or "0")
+        terms = [times("batch", f.batch), times(line, apart), times("k", self.step)]
+        return code.load(self.memory, summed(*terms, str(f.offset) if f.offset else ""))
 
 
 def kernel(
@@ -109,7 +113,7 @@ def kernel(
     if form is None or after is None or not node.size or not form.inner:
         return None
     sizes = Sizes(form.batches, form.rows, form.inner, form.columns)
-    if _reaches_far(form, context) or is_left(sizes, plan, dialect):
+    if _reaches_far(form, context) or is_left_to_torch(sizes, plan, dialect):
         return None
     said = f"product of {form.batches} times {form.rows} x {form.inner} x {form.columns}{after.said}"
     tile = Tiled(name, said, sizes, plan, dialect)
@@ -124,7 +128,7 @@ def kernel(
     return tile.kernel, given | after.given
 
 
-def is_left(sizes: Sizes, plan: SimtPlan, dialect: Dialect) -> bool:
+def is_left_to_torch(sizes: Sizes, plan: SimtPlan, dialect: Dialect) -> bool:
     """Return whether this product is left to torch."""
     if not dialect.library_products or plan.products == 2:
         return False
@@ -166,22 +170,23 @@ class Tiled:
         code.let("first_column", "int32", f"{GROUP_INDEX} % {self.tiles[1]} * {self.across}")
         code.let("thread_row", "int32", f"{THREAD_INDEX} / {SIDE}")
         code.let("thread_column", "int32", f"{THREAD_INDEX} % {SIDE}")
-        lefts = code.shared("float32", "lefts", self.step * (self.down + PADDING))
-        rights = code.shared("float32", "rights", self.step * (self.across + PADDING))
-        code.array("float32", "sums", rows * columns)
-        with code.loop("n", rows * columns, unroll=True):
-            code.assign("sums[n]", "0.0f")
-        with code.loop("step", self.sizes.inner, "0", self.step):
-            self._bring(left, lefts, self.down, "row", self.sizes.rows)
-            self._bring(right, rights, self.across, "column", self.sizes.columns)
-            code.barrier()
-            with code.loop("inner", self.step, unroll=True):
-                self._multiply(lefts, rights, rows, columns)
-            code.barrier()
+        self._zeros("sums", rows * columns)
+        inner = self.sizes.inner
+        if inner <= LONG:
+            self._add_up("sums", "0", str(inner), left, right)
+        else:
+            with code.loop("piece", inner, "0", PIECE):
+                self._zeros("part", rows * columns)
+                end = f"piece + {PIECE}"
+                if inner % PIECE:
+                    end = code.let("end", "int32", self.dialect.select(f"{end} < {inner}", end, str(inner)))
+                self._add_up("part", "piece", end, left, right)
+                with code.loop("n", rows * columns, unroll=True):
+                    code.assign("sums[n]", "sums[n] + part[n]")
         with code.loop("a", rows, unroll=True), code.loop("b", columns, unroll=True):
             code.let("row", "int32", f"first_row + thread_row * {rows} + a")
             code.let("column", "int32", f"first_column + thread_column + b * {SIDE}")
-            inside = both(
+            inside = all_of(
                 f"row < {self.sizes.rows}" if self.sizes.rows % self.down else "",
                 f"column < {self.sizes.columns}" if self.sizes.columns % self.across else "",
             )
@@ -192,8 +197,27 @@ class Tiled:
                     total = f"{total} + {bias()}"
                 after.finish(code, Value(code.let("total", "float32", total), "float32"))
 
-    def _multiply(self, lefts: str, rights: str, rows: int, columns: int) -> None:
+    def _zeros(self, name: str, count: int) -> None:
+        """Write the declaration of an array of zeros, private to each thread."""
+        self.code.array("float32", name, count)
+        with self.code.loop("n", count, unroll=True):
+            self.code.assign(f"{name}[n]", "0.0f")
+
+    def _add_up(self, sums: str, begin: str, end: str, left: Operand, right: Operand) -> None:
+        """Write the loop over the inner axis from `begin` to `end` that adds the products to the array `sums`."""
         code = self.code
+        lefts = code.shared("float32", "lefts", self.step * (self.down + PADDING))
+        rights = code.shared("float32", "rights", self.step * (self.across + PADDING))
+        with code.loop("step", end, begin, self.step):
+            self._bring(left, lefts, self.down, "row", self.sizes.rows)
+            self._bring(right, rights, self.across, "column", self.sizes.columns)
+            code.barrier()
+            with code.loop("inner", self.step, unroll=True):
+                self._multiply(sums, lefts, rights)
+            code.barrier()
+
+    def _multiply(self, sums: str, lefts: str, rights: str) -> None:
+        code, (rows, columns) = self.code, (self.down // SIDE, self.across // SIDE)
         code.array("float32", "across", columns)
         with code.loop("b", columns, unroll=True):
             at = f"inner * {self.across + PADDING} + thread_column + b * {SIDE}"
@@ -201,7 +225,7 @@ class Tiled:
         with code.loop("a", rows, unroll=True):
             code.let("down", "float32", f"{lefts}[inner * {self.down + PADDING} + thread_row * {rows} + a]")
             with code.loop("b", columns, unroll=True):
-                place = f"sums[a * {columns} + b]"
+                place = f"{sums}[a * {columns} + b]"
                 code.assign(place, self.dialect.multiply_add("down", "across[b]", place))
 
     def _bring(self, operand: Operand, memory: str, lines: int, name: str, end: int) -> None:
@@ -220,7 +244,7 @@ class Tiled:
         code.let(name, "int32", f"first_{name} + line")
         code.let("k", "int32", "step + inner")
         code.var("element", "float32", "0.0f")
-        inside = both(
+        inside = all_of(
             f"{name} < {end}" if end % lines else "",
             f"k < {self.sizes.inner}" if self.sizes.inner % self.step else "",
         )

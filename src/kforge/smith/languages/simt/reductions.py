@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import elements_needed
 from kforge.smith.languages.indices import index_of, is_wide
-from kforge.smith.languages.simt.code import Code, Value, both
+from kforge.smith.languages.simt.code import Code, Value, all_of
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, Kernel
 from kforge.smith.languages.simt.elements import Elements, Memories
-from kforge.smith.languages.simt.functions import combined, start, title
-from kforge.smith.languages.simt.teams import reduced, team_for
+from kforge.smith.languages.simt.functions import combined, start
+from kforge.smith.languages.simt.teams import PIECE, reduced, team_for
 
 if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Buffer, Nest, Sweep
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.dialect import Dialect
     from kforge.smith.languages.simt.plan import SimtPlan
 
-PIECE = 256
-"""Most elements that a thread adds up before it adds their sum to its total. Pieces keep the rounding error small."""
 PARTIAL = "parts"
 """Name of the parameter for the partial results that one kernel passes to the next."""
 MOST_HELD = 4
@@ -84,7 +82,7 @@ class Reductions:
             self._sweep(body, number, sweep, "begin + member", "end")
             reduced(code, self.team, [(node.function, f"{node.name}_all") for node in sweep.reductions])
             for node in sweep.reductions:
-                with code.when(both(self._inside, "member == 0" if self.team.size > 1 else "")):
+                with code.when(all_of(self._inside, "member == 0" if self.team.size > 1 else "")):
                     code.store(PARTIAL, self._part(node, "part"), Value(f"{node.name}_all", "float32"))
             if last and not sweep.reductions:
                 self._store_places(body, "part == 0")
@@ -121,8 +119,7 @@ class Reductions:
         team = self.team
         parts = team.parts if length > 1 else 1
         blocks = -(-self.place.size // team.places)
-        nodes = [node for sweep in self.nest.sweeps for node in (*sweep.elements, *sweep.reductions)]
-        said = title(nodes, [self.place.size, self.i.size])
+        said = self.nest.title
         kernel = Kernel(name, said, team.group, blocks * parts)
         code = Code(self.dialect, kernel)
         self.memories.declare(code)
@@ -155,7 +152,7 @@ class Reductions:
 
     def _store_places(self, body: Elements, condition: str = "") -> None:
         nodes = [*self.nest.before, *(node for sweep in self.nest.sweeps for node in (*sweep.reductions, *sweep.after))]
-        body.store(nodes, both(self._inside, "member == 0" if self.team.size > 1 else "", condition))
+        body.store(nodes, all_of(self._inside, "member == 0" if self.team.size > 1 else "", condition))
 
     # --- sweeps -------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.smith.fusion.loops import maps_needed
 from kforge.smith.languages.indices import block_of, index_of, is_wide
 from kforge.smith.languages.simt.code import Code, Value
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Kernel
 from kforge.smith.languages.simt.elements import Elements, Memories
-from kforge.smith.languages.simt.functions import scanned, start, title
+from kforge.smith.languages.simt.functions import scanned, start
 from kforge.smith.languages.simt.teams import FILLED, LANES
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kforge.smith.languages.simt.dialect import Dialect
     from kforge.smith.languages.simt.plan import SimtPlan
 
-PARTIAL = "totals"
+TOTALS = "totals"
 """Name of the parameter that holds the total of each part of a row."""
 SHORT = 32
 """Rows of at most this many elements are scanned by one thread each."""
@@ -42,7 +43,7 @@ class Scans:
         self.i = index_of("i", nest, [axis for axis, loop in loops if loop.reduced], "/")
         self.kind = "int64" if is_wide(nest) and dialect.has_int64 else "int32"
         self.nodes = nest.sweeps[0].elements
-        self.before = self._needed_for_scans()
+        self.before = maps_needed(nest, [source for scan in nest.scans for source in scan.sources])
         self.backwards = nest.scans[0].arguments.backwards
         group = min(plan.group, dialect.most_threads)
         self.alone = not nest.lanes_are_reduced or self.i.size <= SHORT
@@ -65,24 +66,14 @@ class Scans:
     def parts_size(self) -> int:
         return len(self.nest.scans) * self.place.size * self.parts if self.parts > 1 else 0
 
-    def _needed_for_scans(self) -> tuple[Node, ...]:
-        """Return the maps that the scans depend on."""
-        wanted = {source for node in self.nest.scans for source in node.sources}
-        found = []
-        for node in reversed(self.nodes):
-            if node.name in wanted and node.kind == "map":
-                wanted.update(node.sources)
-                found.append(node)
-        return tuple(reversed(found))
-
     # --- kernels ------------------------------------------------------------------------------------------------
 
     def _begin(self, name: str, groups: int) -> Code:
-        kernel = Kernel(name, title(self.nodes, [self.place.size, self.i.size]), self.group, groups)
+        kernel = Kernel(name, self.nest.title, self.group, groups)
         code = Code(self.dialect, kernel)
         self.memories.declare(code)
         if self.parts > 1:
-            code.parameter(PARTIAL, "float32", written=True)
+            code.parameter(TOTALS, "float32", written=True)
         self.kernels.append(kernel)
         return code
 
@@ -112,7 +103,7 @@ class Scans:
             carry = code.var(f"{node.name}_carry", "float32", start(self.dialect, node.function))
             if self.parts > 1 and stores:
                 with code.loop("earlier", "part"):
-                    total = code.load(PARTIAL, self._total(node, "earlier")).text
+                    total = code.load(TOTALS, self._total(node, "earlier")).text
                     code.assign(carry, scanned(code, node.function, carry, total))
         with code.loop("tile", end, begin, tile, kind=self.kind):
             code.let("own", self.kind, f"tile + {THREAD_INDEX} * {EACH}")
@@ -129,7 +120,7 @@ class Scans:
         if not stores:
             with code.when(f"{THREAD_INDEX} == 0"):
                 for node in self.nest.scans:
-                    code.store(PARTIAL, self._total(node, "part"), Value(f"{node.name}_carry", "float32"))
+                    code.store(TOTALS, self._total(node, "part"), Value(f"{node.name}_carry", "float32"))
 
     def _total(self, node: Node, part: str) -> str:
         first = self.nest.scans.index(node) * self.place.size * self.parts

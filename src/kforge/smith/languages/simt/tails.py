@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.fusion.loops import nest
 from kforge.smith.languages.indices import IndexText
 from kforge.smith.languages.simt.elements import Elements, Memories
-from kforge.smith.languages.simt.functions import title
+from kforge.smith.languages.tails import nest_of_tail
 
 if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Nest
@@ -55,10 +54,7 @@ class Tail:
     @property
     def said(self) -> str:
         """The tail's part of the comment above the kernel."""
-        if self.following is None:
-            return ""
-        sizes = [loop.size for loop in self.following.loops]
-        return f", then {title(self.following.sweeps[0].elements, sizes)}"
+        return "" if self.following is None else f", then {self.following.title}"
 
 
 def tail_of(node: Node, region: Region | None, context: Context) -> Tail | None:
@@ -66,8 +62,5 @@ def tail_of(node: Node, region: Region | None, context: Context) -> Tail | None:
     maps needs more than one element of the call's result."""
     if region is None:
         return Tail(node, None, context)
-    following = nest(region, context.graph)
-    whole = IndexText("i", tuple((axis, loop.size) for axis, loop in enumerate(following.loops)))
-    own = [buffer for buffer in following.buffers if buffer.base == node.name]
-    aligned = all(whole.address(buffer.steps) in ("i", "") and not buffer.offset for buffer in own)
-    return Tail(node, following, context) if whole.size == node.size and aligned else None
+    following = nest_of_tail(region, context.graph, node)
+    return None if following is None else Tail(node, following, context)

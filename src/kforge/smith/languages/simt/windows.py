@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kforge.smith.ir.windows import POOLS, Window, by
+from kforge.smith.ir.windows import POOLS, Window
 from kforge.smith.languages.simt.code import Code, Value
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Kernel
 from kforge.smith.languages.simt.tails import tail_of
@@ -49,8 +49,7 @@ def kernel(
     if window is None or after is None or max(node.size, graph[names["x"]].size) > MOST:
         return None
     group = min(plan.group, dialect.most_threads)
-    said = f"{packet}: windows of {by(window.window)}, {by(window.stride)} apart, padded by {by(window.padding)}"
-    made = Kernel(name, said + after.said, group, -(-node.size // group))
+    made = Kernel(name, f"{packet}: {window.title}{after.said}", group, -(-node.size // group))
     code = Code(dialect, made)
     for each in names:
         code.parameter(each, "float32")
@@ -90,14 +89,14 @@ def _value(code: Code, window: Window, channels: int, names: dict[str, str]) -> 
 
 
 def _divisor(window: Window) -> int:
-    return math.prod(window.window)
+    return math.prod(window.kernel_size)
 
 
 def _loops(code: Code, window: Window, axis: int, *, counted: bool, weighted: bool) -> None:
     """Write the loops over a window from this axis on, and inside them the statements for one element."""
     dialect = code.dialect
     if axis < len(AXES):
-        name, count = AXES[axis], window.window[axis]
+        name, count = AXES[axis], window.kernel_size[axis]
         with code.loop(f"tap_{name}", count, unroll=count <= 7):
             step = window.dilation[axis]
             code.let(f"at_{name}", "int32", f"first_{name} + tap_{name}{'' if step == 1 else f' * {step}'}")
@@ -110,7 +109,7 @@ def _loops(code: Code, window: Window, axis: int, *, counted: bool, weighted: bo
     at = f"((plane * {window.sizes[0]} + at_z) * {window.sizes[1]} + at_y) * {window.sizes[2]} + at_x"
     value = code.load("x", at).text
     if weighted:
-        taps = window.window
+        taps = window.kernel_size
         tap = f"((channel * {taps[0]} + tap_z) * {taps[1]} + tap_y) * {taps[2]} + tap_x"
         code.assign("result", dialect.multiply_add(value, code.load("weight", tap).text, "result"))
     elif window.is_maximum:

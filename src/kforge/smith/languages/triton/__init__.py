@@ -11,11 +11,8 @@ from kforge.smith.languages.triton.attention import attention
 from kforge.smith.languages.triton.convolution import products as convolutions
 from kforge.smith.languages.triton.map import maps
 from kforge.smith.languages.triton.plan import MOVES, TritonPlan
-from kforge.smith.languages.triton.pooling import pooling as windows
-from kforge.smith.languages.triton.product import short_rows as thin
-from kforge.smith.languages.triton.product import split_rows as shares
-from kforge.smith.languages.triton.product import tiled as products
-from kforge.smith.languages.triton.product import tiny, vectors
+from kforge.smith.languages.triton.pooling import pooling
+from kforge.smith.languages.triton.product import short_rows, split_rows, tiled, tiny, vectors
 from kforge.smith.languages.triton.reduction import positions, reductions
 from kforge.smith.languages.triton.scan import scans
 
@@ -62,7 +59,7 @@ class Triton:
 
     def call(self, name: str, node: Node, tail: Region | None, context: Context) -> WrittenKernel | None:
         kernels = (
-            tiny.kernel, thin.kernel, shares.kernel, products.kernel, windows.kernel, convolutions.kernel,
+            tiny.kernel, short_rows.kernel, split_rows.kernel, tiled.kernel, pooling.kernel, convolutions.kernel,
             attention.kernel,
         )  # fmt: skip
         for kernel in kernels:
@@ -71,7 +68,7 @@ class Triton:
         return None if tail is not None else positions.kernel(name, node, context)
 
     def beside(self, node: Node, tail: Region | None, context: Context) -> tuple[Node, ...]:
-        return windows.beside(node, tail, context.graph)
+        return pooling.beside(node, tail, context.graph)
 
     def library(self, kernels: Sequence[WrittenKernel]) -> str:
         helpers = functions.definitions(helper for kernel in kernels for helper in kernel.helpers)

@@ -111,7 +111,8 @@ SCANS = MappingProxyType(
 _EXP = """
 @triton.jit
 def exp_of(x):
-    # 2^(x log2 e): whole powers apart, so that the rest is exact to its last bit. The sum has them in its low bits.
+    # exp(x) = 2^whole * 2^rest with whole + rest = x * log2(e). Fused multiply-adds make `rest` accurate to its
+    # last bit. The low bits of `shifted` are the integer `whole`.
     shifted = tl.minimum(tl.maximum(x * 1.44269504, -126.0), 127.0) + 12582912.0
     whole = shifted - 12582912.0
     rest = tl.fma(x, 1.92596303e-8, tl.fma(x, 1.44269504, -whole))
@@ -122,7 +123,7 @@ def exp_of(x):
 _EXPM1 = """
 @triton.jit
 def expm1_of(x):
-    # Near zero its series, where exp(x) - 1 would cancel.
+    # Near zero, exp(x) - 1 would lose digits by cancellation, so a series is used there.
     near = tl.where(tl.abs(x) < 0.5, x, 0.0)
     series = 1.0 + near * 0.125
     series = 1.0 + near * series * 0.142857143
@@ -137,7 +138,8 @@ def expm1_of(x):
 _LOG1P = """
 @triton.jit
 def log1p_of(x):
-    # 1 + x is 2^e (1 + m), and log(1 + m) a polynomial: nothing is divided, and nothing cancels.
+    # 1 + x = 2^e (1 + m), and log(1 + m) is a polynomial in m. No digits are lost by cancellation. Here, `e` is the
+    # exponent in the bits of a float32 number.
     e = ((1.0 + x).to(tl.int32, bitcast=True) - 0x3F400000) & -0x800000
     scale = (0x40800000 - e).to(tl.float32, bitcast=True)
     m = (x.to(tl.int32, bitcast=True) - e).to(tl.float32, bitcast=True) + tl.fma(scale, 0.25, -1.0)
@@ -154,7 +156,7 @@ def log1p_of(x):
 _TANH = """
 @triton.jit
 def tanh_of(x):
-    # By exp(-2 |x|) - 1, which neither overflows nor cancels.
+    # Computed from exp(-2 |x|) - 1, which does not overflow and loses no digits by cancellation.
     below = expm1_of(-2.0 * tl.abs(x))
     size = -below / (2.0 + below)
     return tl.where(x < 0.0, -size, size)
@@ -175,7 +177,8 @@ def {0}(x, y):
 _BEFORE = """
 @triton.jit
 def {0}(all1, before1, all2, before2):
-    # Of two stretches, one after the other: all elements of both, and those before the last one.
+    # Combines two neighbouring ranges of elements. For each range, `all` is the result for all of its elements, and
+    # `before` the result without its last element.
     return {1}, {2}
 """
 

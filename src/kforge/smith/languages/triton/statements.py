@@ -140,11 +140,3 @@ def parameters(nest: Nest) -> str:
 def memory_name(buffer: Buffer, nest: Nest) -> str:
     """Return the name of a buffer's parameter: the name of the node that owns its memory, with `_out` or `_in`."""
     return f"{buffer.base}_{'out' if buffer.name in nest.outputs else 'in'}"
-
-
-def title(nest: Nest) -> str:
-    """Return the comment above a kernel: the operators that it computes, and its sizes."""
-    nodes = [*nest.before, *(n for sweep in nest.sweeps for n in (*sweep.elements, *sweep.reductions, *sweep.after))]
-    origins = list(dict.fromkeys(node.origin for node in nodes if node.origin))
-    sizes = " x ".join(str(loop.size) for loop in nest.loops) or "1"
-    return f"{', '.join(origins) or 'maps'}: {sizes}"

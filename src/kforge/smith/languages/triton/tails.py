@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kforge.smith.fusion.loops import nest
 from kforge.smith.languages.indices import IndexText
-from kforge.smith.languages.triton.statements import Statements, memory_name, title
+from kforge.smith.languages.tails import nest_of_tail
+from kforge.smith.languages.triton.statements import Statements, memory_name
 
 if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Nest
@@ -74,7 +74,7 @@ class Tail:
     @property
     def said(self) -> str:
         """The tail's part of the comment above the kernel."""
-        return "" if self.following is None else f", then {title(self.following)}"
+        return "" if self.following is None else f", then {self.following.title}"
 
 
 def tail_of(node: Node, region: Region | None, context: Context, beside: str = "") -> Tail | None:
@@ -82,8 +82,5 @@ def tail_of(node: Node, region: Region | None, context: Context, beside: str = "
     maps needs more than one element of the call's result."""
     if region is None:
         return Tail(node, None, context)
-    following = nest(region, context.graph)
-    whole = IndexText("i", tuple((axis, loop.size) for axis, loop in enumerate(following.loops)))
-    own = [buffer for buffer in following.buffers if buffer.base in (node.name, beside)]
-    aligned = all(whole.address(buffer.steps) in ("i", "") and not buffer.offset for buffer in own)
-    return Tail(node, following, context, beside) if whole.size == node.size and aligned else None
+    following = nest_of_tail(region, context.graph, node, beside)
+    return None if following is None else Tail(node, following, context, beside)

@@ -92,8 +92,8 @@ def attention(site: Site) -> Operand | None:
     alone = all(each is scores or site.alone(each.name) for each in (scaled, product))
     if inner is None or not alone or product.shape != scores.shape:
         return None
-    b, (q, turned), v = site.builder, inner, outer[1]
-    k = b.permute(turned, (0, 1, 3, 2))
+    b, (q, transposed), v = site.builder, inner, outer[1]
+    k = b.permute(transposed, (0, 1, 3, 2))
     shapes = [b.shape(each) for each in (q, k, v)]
     if len({shape[:2] for shape in shapes}) > 1 or len({shape[3] for shape in shapes}) > 1:
         return None  # torch has no fused kernel for this and would also compute step by step

@@ -111,7 +111,7 @@ def pooling_of_copies(site: Site) -> Operand | None:
     if window is None or any(window.padding) or set(window.dilation) != {1}:
         return None
     small = []
-    for size, large, *spans in zip(b.shape(x)[2:], places, window.window, window.stride, strict=True):
+    for size, large, *spans in zip(b.shape(x)[2:], places, window.kernel_size, window.stride, strict=True):
         times = large // size
         # torch multiplies by one over the scale, which is exact for powers of two only
         if large % size or times & (times - 1) or any(span % times for span in spans):
@@ -136,9 +136,9 @@ def _met(linear: Linear, axis: int, size: int) -> list[Range] | None:
     stride, padding, dilation = (
         linear.tail[1][axis],
         linear.tail[2][axis],
-        linear.tail[-1 if _turned(linear) else 3][axis],
+        linear.tail[-1 if _is_transposed(linear) else 3][axis],
     )
-    if _turned(linear):  # input i contributes to output i*stride - padding + tap*dilation
+    if _is_transposed(linear):  # input i contributes to output i*stride - padding + tap*dilation
         starts = [padding - tap * dilation for tap in range(taps)]
         return [(max(0, -(-start // stride)), min(size, (out - 1 + start) // stride + 1)) for start in starts]
     if stride != 1:
@@ -147,7 +147,7 @@ def _met(linear: Linear, axis: int, size: int) -> list[Range] | None:
     return [(max(0, start), min(size, start + out)) for start in starts]
 
 
-def _turned(linear: Linear) -> bool:
+def _is_transposed(linear: Linear) -> bool:
     return "transpose" in linear.function
 
 
@@ -203,7 +203,7 @@ def sum_of_places(site: Site) -> Operand | None:
     batch, channels = source.shape[:2]
     depth = math.prod(b.shape(value)[1:])
     weight = linear.weight
-    if _turned(linear):
+    if _is_transposed(linear):
         weight = b.permute(weight, (1, 0, *places))
     arguments: Any = ([Ref(b.reshape(value, (batch, depth))), Ref(b.reshape(weight, (channels, depth)))], {})
     total = b.call("sums", "aten.linear.default", arguments, (batch, channels), "float32")

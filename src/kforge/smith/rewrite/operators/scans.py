@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kforge.smith.rewrite.rule import Site
 
 
-def _turned(node: Node | None, axis: int, size: int) -> bool:
+def _is_flip(node: Node | None, axis: int, size: int) -> bool:
     """Return whether the node reverses the order of all elements along this axis."""
     fits = node is not None and node.function == "slice" and node.axes == (axis,)
     return fits and node is not None and node.arguments == (size - 1, -1) and node.shape[axis] == size
@@ -26,18 +26,18 @@ def backward_scan(site: Site) -> Operand | None:
         return None
     (axis,), inner = scan.axes, site.graph[scan.sources[0]]
     size = scan.shape[axis]
-    if not _turned(node, axis, size) or not _turned(inner, axis, size) or inner.shape != node.shape:
+    if not _is_flip(node, axis, size) or not _is_flip(inner, axis, size) or inner.shape != node.shape:
         return None
     mode = replace(scan.arguments, backwards=not scan.arguments.backwards)
     return site.builder.scan(scan.function, inner.sources[0], axis, mode)
 
 
 @node_rule(
-    "scan of what is before",
+    "exclusive scan",
     when="a scan of the neutral value followed by all elements but the last",
     saves="a copy of the tensor",
 )
-def scan_of_what_is_before(site: Site) -> Operand | None:
+def exclusive_scan(site: Site) -> Operand | None:
     node, joined = site.node, site.source()
     if node.kind != "scan" or joined is None or joined.function != "cat" or joined.axes != node.axes:
         return None
@@ -59,4 +59,4 @@ def _is_full(node: Node, value: float) -> bool:
     return node.kind == "call" and makers.get(node.function) == value
 
 
-SCANS = (backward_scan, scan_of_what_is_before)
+SCANS = (backward_scan, exclusive_scan)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.simt.dialect import GROUP_INDEX, INDENT, THREAD_INDEX, Dialect
+from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.languages.simt.dialect import Kernel, Parameter
+    from kforge.smith.languages.simt.dialect import Kernel
 
 
 class Cuda(Dialect):
@@ -39,20 +39,12 @@ class Cuda(Dialect):
     def swapped(self, value: str, distance: int) -> str:
         return f"{self.shuffle}({self.mask}{value}, {distance})"
 
-    def vector(self, memory: str, index: str, *, constant: bool) -> str:
-        return f"*reinterpret_cast<{'const ' if constant else ''}float4*>({memory} + {index})"
-
     def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:
         return f"{self.vector(memory, index, constant=False)} = make_float4({', '.join(values)});"
 
     def head(self, kernel: Kernel) -> list[str]:
-        given = ", ".join(map(self._parameter, kernel.parameters))
+        given = ", ".join(map(self.declared, kernel.parameters))
         return [f'extern "C" __global__ void __launch_bounds__({kernel.group_size})', f"{kernel.name}({given}) {{"]
-
-    def _parameter(self, parameter: Parameter) -> str:
-        constant = "" if parameter.written else "const "
-        alone = "" if parameter.shared else "__restrict__ "
-        return f"{constant}{self.in_memory(parameter.dtype)}* {alone}{parameter.name}"
 
     def shared_array(self, kind: str, name: str, count: int) -> str:
         return f"__shared__ __align__(16) {self.types[kind]} {name}[{count}];"
@@ -61,8 +53,8 @@ class Cuda(Dialect):
         lines = [f"const int {THREAD_INDEX} = threadIdx.x;"]
         if self.grid(kernel)[1] == 1:
             return [*lines, f"const int {GROUP_INDEX} = blockIdx.x;"]
-        end = f"if ({GROUP_INDEX} >= {kernel.groups}) {{\n{INDENT}{INDENT}return;\n{INDENT}}}"
-        return [*lines, f"const int {GROUP_INDEX} = blockIdx.y * gridDim.x + blockIdx.x;", end]
+        group = "blockIdx.y * gridDim.x + blockIdx.x"
+        return [*lines, f"const int {GROUP_INDEX} = {group};", self.leave_extra_groups(kernel)]
 
 
 DIALECT = Cuda()

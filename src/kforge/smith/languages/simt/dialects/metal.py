@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.simt.dialect import GROUP_INDEX, INDENT, THREAD_INDEX, Dialect
+from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.languages.simt.dialect import Kernel, Parameter
+    from kforge.smith.languages.simt.dialect import Kernel
 
 
 class Metal(Dialect):
@@ -24,6 +24,8 @@ class Metal(Dialect):
         }
     )  # fmt: skip
     subgroup = 32
+    global_memory = "device "
+    unaliased = ""
     prelude = "#include <metal_stdlib>\nusing namespace metal;"
 
     def is_nan(self, text: str) -> str:
@@ -49,16 +51,12 @@ class Metal(Dialect):
         return f"{self.vector(memory, index, constant=False)} = float4({', '.join(values)});"
 
     def head(self, kernel: Kernel) -> list[str]:
-        given = [self._parameter(place, each) for place, each in enumerate(kernel.parameters)]
+        given = [f"{self.declared(each)} [[buffer({place})]]" for place, each in enumerate(kernel.parameters)]
         given.append("uint3 group_position [[threadgroup_position_in_grid]]")
         given.append("uint thread_position [[thread_index_in_threadgroup]]")
         if self.grid(kernel)[1] > 1:
             given.append("uint3 group_count [[threadgroups_per_grid]]")
         return [f"kernel void {kernel.name}({', '.join(given)}) {{"]
-
-    def _parameter(self, place: int, parameter: Parameter) -> str:
-        constant = "" if parameter.written else "const "
-        return f"device {constant}{self.in_memory(parameter.dtype)}* {parameter.name} [[buffer({place})]]"
 
     def shared_array(self, kind: str, name: str, count: int) -> str:
         return f"threadgroup {self.types[kind]} {name}[{count}];"
@@ -67,8 +65,8 @@ class Metal(Dialect):
         lines = [f"const int {THREAD_INDEX} = int(thread_position);"]
         if self.grid(kernel)[1] == 1:
             return [*lines, f"const int {GROUP_INDEX} = int(group_position.x);"]
-        end = f"if ({GROUP_INDEX} >= {kernel.groups}) {{\n{INDENT}{INDENT}return;\n{INDENT}}}"
-        return [*lines, f"const int {GROUP_INDEX} = int(group_position.y * group_count.x + group_position.x);", end]
+        group = "int(group_position.y * group_count.x + group_position.x)"
+        return [*lines, f"const int {GROUP_INDEX} = {group};", self.leave_extra_groups(kernel)]
 
 
 DIALECT = Metal()

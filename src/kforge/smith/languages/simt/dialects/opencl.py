@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.simt.dialect import GROUP_INDEX, INDENT, THREAD_INDEX, Dialect
+from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.languages.simt.dialect import Kernel, Parameter
+    from kforge.smith.languages.simt.dialect import Kernel
 
 
 class OpenCl(Dialect):
@@ -18,6 +18,8 @@ class OpenCl(Dialect):
 
     language = "opencl"
     block = "kforge_"
+    global_memory = "__global "
+    unaliased = "restrict "
     # Not the driver's tanh and erf: PoCL's tanh(-20) is one rounding unit above -1, so that x * (1 + tanh(x)) grows
     # with x instead of vanishing. kforge's functions are exactly -1 and 1 there.
     calls = MappingProxyType(
@@ -43,14 +45,9 @@ class OpenCl(Dialect):
         return f"vstore4((float4)({', '.join(values)}), 0, {memory} + {index});"
 
     def head(self, kernel: Kernel) -> list[str]:
-        given = ", ".join(map(self._parameter, kernel.parameters))
+        given = ", ".join(map(self.declared, kernel.parameters))
         size = f"__attribute__((reqd_work_group_size({kernel.group_size}, 1, 1)))"
         return [f"__kernel {size}", f"void {kernel.name}({given}) {{"]
-
-    def _parameter(self, parameter: Parameter) -> str:
-        constant = "" if parameter.written else "const "
-        alone = "" if parameter.shared else "restrict "
-        return f"__global {constant}{self.in_memory(parameter.dtype)}* {alone}{parameter.name}"
 
     def shared_array(self, kind: str, name: str, count: int) -> str:
         return f"__local {self.types[kind]} {name}[{count}];"
@@ -59,8 +56,8 @@ class OpenCl(Dialect):
         lines = [f"const int {THREAD_INDEX} = get_local_id(0);"]
         if self.grid(kernel)[1] == 1:
             return [*lines, f"const int {GROUP_INDEX} = get_group_id(0);"]
-        end = f"if ({GROUP_INDEX} >= {kernel.groups}) {{\n{INDENT}{INDENT}return;\n{INDENT}}}"
-        return [*lines, f"const int {GROUP_INDEX} = get_group_id(1) * get_num_groups(0) + get_group_id(0);", end]
+        group = "get_group_id(1) * get_num_groups(0) + get_group_id(0)"
+        return [*lines, f"const int {GROUP_INDEX} = {group};", self.leave_extra_groups(kernel)]
 
 
 DIALECT = OpenCl()

@@ -10,7 +10,7 @@ from kforge.smith.languages.simt.dialect import GROUP_INDEX, INDENT, THREAD_INDE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kforge.smith.languages.simt.dialect import Kernel, Parameter
+    from kforge.smith.languages.simt.dialect import Kernel
 
 _DIMENSIONS = 2
 """Dimensions of every kernel's launch. The second, `get_group(0)`, is longer than 1 only for more than `most_groups`
@@ -43,24 +43,16 @@ class Sycl(Dialect):
     def barrier(self) -> str:
         return "sycl::group_barrier(work.get_group());"
 
-    def vector(self, memory: str, index: str, *, constant: bool) -> str:
-        return f"*reinterpret_cast<{'const ' if constant else ''}float4*>({memory} + {index})"
-
     def store_vector(self, memory: str, index: str, values: Sequence[str]) -> str:
         return f"{self.vector(memory, index, constant=False)} = float4{{{', '.join(values)}}};"
 
     def head(self, kernel: Kernel) -> list[str]:
-        given = ", ".join(map(self._parameter, kernel.parameters))
+        given = ", ".join(map(self.declared, kernel.parameters))
         return [
             f'extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclexp::nd_range_kernel<{_DIMENSIONS}>))',
             f"void {kernel.name}({given}) {{",
             f"{INDENT}const auto work = syclext::this_work_item::get_nd_item<{_DIMENSIONS}>();",
         ]
-
-    def _parameter(self, parameter: Parameter) -> str:
-        constant = "" if parameter.written else "const "
-        alone = "" if parameter.shared else "__restrict__ "
-        return f"{constant}{self.in_memory(parameter.dtype)}* {alone}{parameter.name}"
 
     def shared_array(self, kind: str, name: str, count: int) -> str:
         # Intel's compiler 2026.2 crashes on group_local_memory_for_overwrite in a kernel that is compiled at run time
@@ -71,12 +63,8 @@ class Sycl(Dialect):
         lines = [f"const int {THREAD_INDEX} = work.get_local_id(1);"]
         if self.grid(kernel)[1] == 1:
             return [*lines, f"const int {GROUP_INDEX} = work.get_group(1);"]
-        end = f"if ({GROUP_INDEX} >= {kernel.groups}) {{\n{INDENT}{INDENT}return;\n{INDENT}}}"
-        return [
-            *lines,
-            f"const int {GROUP_INDEX} = work.get_group(0) * work.get_group_range(1) + work.get_group(1);",
-            end,
-        ]
+        group = "work.get_group(0) * work.get_group_range(1) + work.get_group(1)"
+        return [*lines, f"const int {GROUP_INDEX} = {group};", self.leave_extra_groups(kernel)]
 
 
 DIALECT = Sycl()

@@ -29,7 +29,7 @@ class Wgsl(Dialect):
     has_vectors = False
     # lavapipe ends a thread's loops after 65535 steps in all, with wrong results and no error
     unrolls_by_copies = True
-    narrow_dtypes = frozenset({"bool", "uint8", "int64"})
+    dtypes_as_int32 = frozenset({"bool", "uint8", "int64"})
     # an infinite constant is a compile error, so the bits are read from a variable
     prelude = "var<private> infinite: u32 = 0x7f800000u;\nvar<private> not_a_number: u32 = 0x7fc00000u;"
 
@@ -85,7 +85,7 @@ class Wgsl(Dialect):
             where.append(f"let {GROUP_INDEX}: i32 = i32(group_position.x);")
         else:
             where.append(f"let {GROUP_INDEX}: i32 = i32(group_position.y) * {across} + i32(group_position.x);")
-            where.append(f"if ({GROUP_INDEX} >= {kernel.groups}) {{\n{INDENT}{INDENT}return;\n{INDENT}}}")
+            where.append(self.leave_extra_groups(kernel))
         head = [f"@compute @workgroup_size({kernel.group_size})", f"fn {kernel.name}({given}) {{"]
         body = [*(INDENT + line for line in where), *kernel.lines, "}"]
         return "\n".join([f"// {kernel.title}", *outside, *head, *body]) + "\n"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kforge.smith.ir.windows import by
 from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
-from kforge.smith.languages.triton.convolution.split_inputs import SplitConvolution, largest, turned
+from kforge.smith.languages.triton.convolution.split_inputs import SplitConvolution, largest, split_input
 from kforge.smith.languages.triton.plan import TritonPlan
 from kforge.smith.languages.triton.product.halves import SCALED, STEP, TILE, Parts, Rows, indented, split
 from kforge.smith.languages.triton.product.tiled import LAUNCH, MEMORY, SINGLE, WORTH, multiplying
@@ -66,14 +66,14 @@ def kernel(name: str, node: Node, tail: Region | None, context: Context) -> Writ
         f"{made['weights']} = {context.empty((2 * weight.size,), 'float16')}",
         f"{made['weight_scales']} = {context.empty((weight.rows,), 'float32')}",
         launch(f"{name}_largest", [found.samples * found.pieces], [x, made["largest"]], 8),
-        launch(f"{name}_input", [found.turns], [x, made["largest"], made["halves"], made["scales"]], 8),
+        launch(f"{name}_input", [found.programs], [x, made["largest"], made["halves"], made["scales"]], 8),
         launch(f"{name}_weight", [weight.programs], [weight.given.memory, made["weights"], made["weight_scales"]], 8),
         # narrow blocks leave room for two instances on a multiprocessor: one multiplies while the other waits
         launch(name, grid, operands, 8, 3) if weight.tile == TILE else launch(name, grid, operands, 4, 2),
     )
     texts = [
         largest(f"{name}_largest", found),
-        turned(f"{name}_input", found),
+        split_input(f"{name}_input", found),
         split(f"{name}_weight", weight),
         _multiply(name, found, after, has_bias=bool(bias)),
     ]
@@ -88,7 +88,7 @@ def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tupl
     """
     each, filters, given = form.channels // form.groups, form.out // form.groups, context.elements(form.weight)
     if isinstance(form, Convolution):
-        order = (0, *range(2, len(form.window.window) + 2), 1)
+        order = (0, *range(2, len(form.window.kernel_size) + 2), 1)
         length = form.taps * each
         rows = Rows(
             f"{given}.permute({order}).contiguous()", form.groups, filters, length, (filters * length, length, 1)
@@ -98,7 +98,7 @@ def _slide(form: Convolution | Transposed, node: Node, context: Context) -> tupl
     whole = tuple(step * size for step, size in zip(form.stride, form.window, strict=True))
     holes = ", ".join(f":{size}:{hole}" for size, hole in zip(form.spread, form.dilation, strict=True))
     rank = len(form.window)
-    apart = [size for both in zip(form.window, form.stride, strict=True) for size in both]
+    apart = [size for pair in zip(form.window, form.stride, strict=True) for size in pair]
     reach, phase = [3 + 2 * axis for axis in range(rank)], [4 + 2 * axis for axis in range(rank)]
     steps = [
         f"{name} = {context.empty((form.channels, filters, *whole), 'float32')}.zero_()",
@@ -140,7 +140,7 @@ def _multiply(name: str, found: SplitConvolution, after: Tail, *, has_bias: bool
         f"    x_high = tl.load(x + x_at{limit})",
         "    filter_high = tl.load(filters + filter_at)",
     ]
-    last = f"sample = tl.minimum(spot // {places}, {found.samples - 1})  # beyond the last it is computed, not stored"
+    last = f"sample = tl.minimum(spot // {places}, {found.samples - 1})  # later positions are not stored"
     lines = [
         "tile = tl.program_id(0)",
         *(["group = tl.program_id(1)"] if found.groups > 1 else []),
@@ -154,7 +154,7 @@ def _multiply(name: str, found: SplitConvolution, after: Tail, *, has_bias: bool
         *loop,
         f"    x_low = tl.load(x + {found.size} + x_at{limit})",
         f"    filter_low = tl.load(filters + {weight.size} + filter_at)",
-        "    # what matrix units add up stays short: they do not round",
+        "    # matrix units truncate their sums, so each piece is summed alone and then added to the total",
         "    part = tl.dot(x_low, filter_high)",
         "    part = tl.dot(x_high, filter_low, part)",
         "    part = tl.dot(x_high, filter_high, part)",

@@ -65,7 +65,7 @@ class SplitConvolution:
         return min(512, -(-self.channels * math.prod(self.sizes) // PIECE))
 
     @property
-    def turns(self) -> int:
+    def programs(self) -> int:
         """Number of program instances that split the input."""
         return self.samples * -(-math.prod(self.padded) // SPOTS) * -(-self.channels // SPOTS)
 
@@ -91,7 +91,7 @@ class SplitConvolution:
         padded = tuple(size + 2 * pad for size, pad in zip(window.sizes, window.padding, strict=True))
         return cls(
             form.images, form.channels, form.groups, window.sizes, window.padding, padded, window.outputs,
-            window.window, window.stride, window.dilation, weight, window.outputs, ones, zeros,
+            window.kernel_size, window.stride, window.dilation, weight, window.outputs, ones, zeros,
         )  # fmt: skip
 
     @classmethod
@@ -128,7 +128,7 @@ def largest(name: str, found: SplitConvolution) -> str:
     return f"{head}def {name}(x, out):\n" + indented(lines)
 
 
-def turned(name: str, found: SplitConvolution) -> str:
+def split_input(name: str, found: SplitConvolution) -> str:
     """Return the kernel that scales, splits and pads the input, and puts its channels last."""
     spots = math.prod(found.padded)
     across, down = -(-found.channels // SPOTS), -(-spots // SPOTS)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.smith.languages.indices import block_of, index_of, is_wide
-from kforge.smith.languages.triton.statements import Statements, launch, memory_name, parameters, title
+from kforge.smith.languages.indices import block_of, contiguous_loop, index_of, is_wide
+from kforge.smith.languages.triton.statements import Statements, launch, memory_name, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ SIDE = 32
 
 def emit(name: str, nest: Nest, graph: Graph, plan: TritonPlan, given: list[str]) -> tuple[str, str]:
     """Return the kernel's source, and the Python statement that launches it."""
-    across = _transposed(nest)
+    across = contiguous_loop(nest, SIDE // 2)
     if across is not None:
         text, programs, warps = _tiled(name, nest, graph, across)
     else:
@@ -49,22 +49,23 @@ def _flat(name: str, nest: Nest, graph: Graph, plan: TritonPlan) -> tuple[str, i
     mask = f", mask=pair < {2 * i.size}" if body.masks else ""
     for even, odd in pairs:
         if even.name not in nest.outputs:
-            both = f"tl.load({_pair_at(even, nest)}{mask})"
-            body.say(f"{even.name}_value, {odd.name}_value = tl.split(tl.reshape({both}, [{block}, 2]))")
+            pair = f"tl.load({_pair_at(even, nest)}{mask})"
+            body.say(f"{even.name}_value, {odd.name}_value = tl.split(tl.reshape({pair}, [{block}, 2]))")
             body.values |= {each.name: f"{each.name}_value" for each in (even, odd)}
     nodes = nest.sweeps[0].elements
     body.compute(nodes)
     written = [pair for pair in pairs if pair[0].name in nest.outputs]
     for even, odd in written:
-        both = f"tl.interleave({body.values[even.name]}, {body.values[odd.name]})"
-        body.say(f"tl.store({_pair_at(even, nest)}, {both}{mask})")
+        pair = f"tl.interleave({body.values[even.name]}, {body.values[odd.name]})"
+        body.say(f"tl.store({_pair_at(even, nest)}, {pair}{mask})")
     together = {each.name for pair in written for each in pair}
     body.store(node for node in nodes if node.name not in together)
     return _headed(name, nest, body), -(-i.size // block), max(1, min(8, block // 256))
 
 
 def _pairs(nest: Nest, i: IndexText) -> Iterator[tuple[Buffer, Buffer]]:
-    """Yield pairs of buffers whose elements alternate in memory: the even elements, and the odd elements."""
+    """Yield pairs of buffers, one with the even and one with the odd elements of the same memory. One load or store can
+    serve both."""
     for even in nest.buffers:
         for odd in nest.buffers:
             is_one = even.base == odd.base and (even.name in nest.outputs) == (odd.name in nest.outputs)
@@ -97,21 +98,9 @@ def _tiled(name: str, nest: Nest, graph: Graph, across: int) -> tuple[str, int, 
 
 
 def _headed(name: str, nest: Nest, body: Statements) -> str:
-    head = f"# {title(nest)}\n@triton.jit\ndef {name}({parameters(nest)}):\n"
+    head = f"# {nest.title}\n@triton.jit\ndef {name}({parameters(nest)}):\n"
     return head + "\n".join(body.lines) + "\n"
 
 
 def _program(axis: int, nest: Nest) -> str:
     return f"tl.program_id({axis})" + (".to(tl.int64)" if is_wide(nest) else "")
-
-
-def _transposed(nest: Nest) -> int | None:
-    """Return the loop along which some operand is contiguous although the output is not, or None if there is no such
-    operand."""
-    last = len(nest.loops) - 1
-    for buffer in nest.buffers:
-        for axis, step in enumerate(buffer.steps[:-1]):
-            sizes = nest.loops[axis].size, nest.loops[last].size
-            if abs(step) == 1 and abs(buffer.steps[last]) > 1 and min(sizes) >= SIDE // 2:
-                return axis
-    return None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.regions import only_read_by
-from kforge.smith.ir.windows import POOLS, Window, by
+from kforge.smith.ir.windows import POOLS, Window
 from kforge.smith.languages import WrittenKernel
 from kforge.smith.languages.triton import functions
 from kforge.smith.languages.triton.pooling.sliding_windows import SlidingWindow
@@ -76,7 +76,6 @@ def _text(name: str, window: Window, after: Tail, tensors: int, other: Window | 
     bias = tensors == len(TENSORS)
     slide = SlidingWindow(window, other=other, weights=is_convolution, bias=bias, channels=channels)
     given = ", ".join([*TENSORS[:tensors], *after.parameters])
-    said = f"windows of {by(window.window)}, {by(window.stride)} apart, padded by {by(window.padding)}"
     packets = window.packet if other is None else f"{other.packet} and {window.packet}"
-    head = f"# {packets}: {said}{after.said}\n@triton.jit\ndef {name}({given}):\n"
+    head = f"# {packets}: {window.title}{after.said}\n@triton.jit\ndef {name}({given}):\n"
     return head + "\n".join(INDENT + line for line in slide.lines(after)) + "\n", slide

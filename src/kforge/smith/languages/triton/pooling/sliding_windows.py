@@ -55,7 +55,7 @@ class SlidingWindow:
         ]
         lines += [INDENT + line for line in self._step(names, nothing)]
         # the compiler moves no load before an earlier store, which could change the loaded elements
-        lines.append(f"for step in tl.static_range({self.work.strip}):  # all loads come before the first store")
+        lines.append(f"for step in tl.static_range({self.work.strip}):  # all loads are before the first store")
         lines += [INDENT + line for line in self._finished(after)]
         return lines
 
@@ -68,7 +68,7 @@ class SlidingWindow:
             yield from self._lanes()
             yield from self._weights() if self.weights else ()
         if late:
-            height, stride = window.window[self.work.down], window.stride[self.work.down]
+            height, stride = window.kernel_size[self.work.down], window.stride[self.work.down]
             for place in range(height - stride, height):
                 met = {number: place - number * stride for number in range(self.work.overlap)}
                 before = -(-(late * stride - place) // stride)  # steps at which this row belongs to no window
@@ -84,7 +84,7 @@ class SlidingWindow:
         if self.other:
             yield f"other0 = tl.full([{self.work.block}], {_nothing(self.other)}, tl.float32)"
         if self.work.walks:
-            yield f"for down in {self._loop()}({window.window[self.work.down]}):"
+            yield f"for down in {self._loop()}({window.kernel_size[self.work.down]}):"
         lines = self._row("down" if self.work.walks else 0, {"window0": "down" if self.work.walks else 0})
         yield from ((INDENT if self.work.walks else "") + line for line in lines)
         yield "results = results + (window0,)"
@@ -118,7 +118,7 @@ class SlidingWindow:
 
     def _weights(self) -> Iterator[str]:
         if self.work.kept:
-            taps = math.prod(self.window.window)
+            taps = math.prod(self.window.kernel_size)
             yield "weights = ()"
             yield f"for tap in tl.static_range({taps}):"
             yield f"{INDENT}weights = weights + (tl.load(weight + channel * {taps} + tap),)"
@@ -137,7 +137,7 @@ class SlidingWindow:
         if shared:
             yield f"line = tl.full([{self.work.block}], {_nothing(self.window)}, tl.float32)"
         if self.work.rank == VOLUME:
-            yield f"for deep in {self._loop()}({window.window[0]}):"
+            yield f"for deep in {self._loop()}({window.kernel_size[0]}):"
             depth = INDENT
             yield f"{depth}from0 = {self._from('slice', 0, 'deep')}"
         for group in self.work.groups:
@@ -158,7 +158,7 @@ class SlidingWindow:
 
     def _read(self, group: Group, at: int | str) -> Iterator[str]:
         """Yield the lines that load the elements of a group, combined to one value per lane."""
-        window, turned = self.window, "[:, None]" if group.width > 1 else ""
+        window, as_column = self.window, "[:, None]" if group.width > 1 else ""
         terms, masks = [f"plane * {math.prod(window.sizes)}"], []
         for axis, size in enumerate(window.sizes):
             below = math.prod(window.sizes[axis + 1 :])
@@ -166,7 +166,7 @@ class SlidingWindow:
             if self.work.leaves(axis):
                 inside = f"(from{axis} >= 0) & (from{axis} < {size})"
                 is_same = self.work.walks and axis == self.work.down  # the same for all lanes
-                masks.append(f"({inside}){turned}" if turned and not is_same else inside)
+                masks.append(f"({inside}){as_column}" if as_column and not is_same else inside)
         yield f"from{self.work.across} = {self._from('column', self.work.across, at)}"
         address = " + ".join(terms)
         if group.width > 1:
@@ -195,15 +195,15 @@ class SlidingWindow:
     def _weight(self, row: int | str, at: int | str) -> str:
         """Return the expression for the weight of a window's element in this row and column."""
         window = self.window
-        terms = [f"deep * {math.prod(window.window[1:])}"] if self.work.rank == VOLUME else []
-        width = window.window[self.work.across]
+        terms = [f"deep * {math.prod(window.kernel_size[1:])}"] if self.work.rank == VOLUME else []
+        width = window.kernel_size[self.work.across]
         if self.work.walks:
             terms.append(f"{row * width}" if isinstance(row, int) else f"{row} * {width}")
         terms.append(str(at))
         index = " + ".join(term for term in terms if term != "0") or "0"
         if self.work.kept:
             return f"weights[{index}]"
-        return f"tl.load(weight + channel * {math.prod(window.window)} + {index})"
+        return f"tl.load(weight + channel * {math.prod(window.kernel_size)} + {index})"
 
     def _finished(self, after: Tail) -> Iterator[str]:
         """Yield the lines that finish a window: bias or division, the tail, and the store."""
@@ -236,10 +236,10 @@ class SlidingWindow:
         """Return the expression for the number of elements that the average of a window counts."""
         window = self.window
         if window.counts_padding or not any(window.padding):
-            return f"{math.prod(window.window)}.0"
+            return f"{math.prod(window.kernel_size)}.0"
         names = ["slice", "row", "column"][-self.work.rank :]
         counts = (
-            f"(tl.minimum({self._from(name, axis, window.window[axis])}, {window.sizes[axis]})"
+            f"(tl.minimum({self._from(name, axis, window.kernel_size[axis])}, {window.sizes[axis]})"
             f" - tl.maximum({self._from(name, axis, 0)}, 0))"
             for axis, name in enumerate(names)
         )

@@ -59,7 +59,7 @@ class Strips:
         lanes lie."""
         self.down, self.across = self.rank - 2, self.rank - 1
         """The axis along which a thread goes, and the axis along which lanes lie."""
-        self.kept = math.prod(window.window) <= KEPT
+        self.kept = math.prod(window.kernel_size) <= KEPT
         """Whether weights are kept in registers."""
         self.overlap = self._overlap() if self.walks and alone else 1
         """Number of windows of one column that are computed at the same time."""
@@ -88,9 +88,9 @@ class Strips:
     def _overlap(self) -> int:
         """Return the number of windows that contain one input row, if it pays to compute them at the same time;
         otherwise 1."""
-        height, stride = self.window.window[self.down], self.window.stride[self.down]
+        height, stride = self.window.kernel_size[self.down], self.window.stride[self.down]
         found = -(-height // stride)
-        beside = math.prod(self.window.window) // height
+        beside = math.prod(self.window.kernel_size) // height
         shared = self.window.dilation[self.down] == 1 and found <= UNDER_WAY and height * beside <= LOADS
         return found if shared and (self.kept or not self._weights) else 1
 
@@ -98,8 +98,8 @@ class Strips:
         """Return the number of outputs per thread if threads go along an axis: as many as can be unrolled while enough
         program instances remain."""
         window, rows = self.window, self.window.outputs[self.down]
-        height, stride = window.window[self.down], window.stride[self.down]
-        beside = math.prod(window.window) // height
+        height, stride = window.kernel_size[self.down], window.stride[self.down]
+        beside = math.prod(window.kernel_size) // height
 
         def fits(strip: int) -> bool:
             new, before = (min(height, stride), max(0, height - stride)) if self.overlap > 1 else (height, 0)
@@ -115,7 +115,7 @@ class Strips:
     def _steps(self) -> int:
         """Return the number of outputs per thread if the input has only one axis."""
         steps = STEPS
-        while steps > 1 and (steps * self.window.window[0] > LOADS or self.lanes < PROGRAMS * THREADS * steps):
+        while steps > 1 and (steps * self.window.kernel_size[0] > LOADS or self.lanes < PROGRAMS * THREADS * steps):
             steps //= 2
         return steps
 
@@ -123,7 +123,7 @@ class Strips:
         """Return how the elements of a window's row are loaded: as many as the stride at a time if they are aligned,
         otherwise one at a time."""
         window, axis = self.window, self.across
-        first, count, stride = -window.padding[axis], window.window[axis], window.stride[axis]
+        first, count, stride = -window.padding[axis], window.kernel_size[axis], window.stride[axis]
         begin = -(-first // stride) * stride
         whole = (first + count - begin) // stride
         aligned = stride in (2, 4) and window.dilation[axis] == 1 and window.sizes[axis] % stride == 0
@@ -147,13 +147,12 @@ class Strips:
     @property
     def is_written_out(self) -> bool:
         """Whether the loops over a window are unrolled."""
-        return math.prod(self.window.window) <= LOADS
+        return math.prod(self.window.kernel_size) <= LOADS
 
     def leaves(self, axis: int) -> bool:
         """Return whether some window reaches beyond the input along this axis, so that its loads need a mask."""
         window = self.window
         rows = self.strips * self.strip if axis == self.down and self.walks else window.outputs[axis]
-        last = (rows - 1) * window.stride[axis] - window.padding[axis]
-        return (
-            window.padding[axis] > 0 or last + (window.window[axis] - 1) * window.dilation[axis] >= window.sizes[axis]
-        )
+        first = (rows - 1) * window.stride[axis] - window.padding[axis]
+        last = first + (window.kernel_size[axis] - 1) * window.dilation[axis]
+        return window.padding[axis] > 0 or last >= window.sizes[axis]

@@ -35,7 +35,8 @@ PROCESSORS = 132
 
 SIZE = ("size = tl.abs(value)", 'finite = size < float("inf")')
 SCALE = (
-    "# A power of two that makes the exponent of the largest element 13; not so large that its inverse vanishes.",
+    "# The scale is the power of two that gives the largest element the exponent 13. Its limit keeps its inverse",
+    "# above zero.",
     "exponent = tl.minimum(267 - (largest.to(tl.int32, bitcast=True) >> 23), 253)",
     "scale = (exponent << 23).to(tl.float32, bitcast=True)",
     "inverse = ((254 - exponent) << 23).to(tl.float32, bitcast=True)",
@@ -49,7 +50,7 @@ HALVES = (
 SCALED = (
     "scale = tl.abs(row_scale)[:, None] * tl.abs(column_scale)[None, :]",
     "product = total * tl.minimum(scale, 3e38)",
-    "# Where something is not finite, high halves alone say what comes of it.",
+    "# If an element is infinite or NaN, the high halves alone give the infinities and NaN of the result.",
     "if (tl.min(row_scale, axis=0) < 0.0) | (tl.min(column_scale, axis=0) < 0.0):",
 )
 """Triton code that multiplies a block of sums by the scales of its rows and columns. Its last line begins a block for

@@ -88,7 +88,7 @@ def _pieces(found: Product, context: Context) -> tuple[Parts, Parts]:
 
     programs = PROCESSORS // tiles_of(*cut(1))
     counts = [1, *(programs * rounds for rounds in range(1, ROUNDS + 1))] if programs > 1 else [1]
-    return min(map(cut, counts), key=lambda both: _seconds(*both))
+    return min(map(cut, counts), key=lambda factors: _seconds(*factors))
 
 
 def _cut(rows: Rows, count: int) -> Rows:

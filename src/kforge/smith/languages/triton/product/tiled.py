@@ -110,9 +110,9 @@ def _is_worth_it(left: Parts, right: Parts) -> bool:
 # --- multiplying ----------------------------------------------------------------------------------------------------
 
 
-def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) -> str:
-    """Return the kernel that multiplies the split factors `both` and applies the tail `after`."""
-    left, right = both
+def multiply(name: str, found: Product, factors: tuple[Parts, Parts], after: Tail) -> str:
+    """Return the kernel that multiplies the split `factors` and applies the tail `after`."""
+    left, right = factors
     down, across = left.padded // left.tile, right.padded // right.tile
     wide = ".to(tl.int64)" if max(left.size, right.size, after.node.size) >= NARROW - 2**20 else ""
     ways = [
@@ -131,7 +131,7 @@ def multiply(name: str, found: Product, both: tuple[Parts, Parts], after: Tail) 
         f"total = tl.zeros([{left.tile}, {right.tile}], tl.float32)",
         *loop,
         *(f"    {side}_low = tl.load({side} + {parts.size} + {side}_at)" for side, parts in pairs),
-        "    # what matrix units add up stays short: they do not round",
+        "    # matrix units truncate their sums, so each piece is summed alone and then added to the total",
         "    part = tl.dot(left_low, right_high)",
         "    part = tl.dot(left_high, right_low, part)",
         "    part = tl.dot(left_high, right_high, part)",

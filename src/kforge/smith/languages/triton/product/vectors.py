@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @node_rule(
     "product with a vector",
-    when="A @ v, or a product of one row or one column, and what is summed lies side by side",
-    saves="a kernel of a library's, and the memory between it and its neighbours",
+    when="A @ v, or a product with one row or one column, whose summed elements are contiguous in memory",
+    saves="a library call, and the memory traffic between it and the kernels around it",
 )
 def product_with_vector(site: Site) -> Operand | None:
     graph, node, b = site.graph, site.node, site.builder

@@ -144,8 +144,11 @@ def _joints(nest: Nest, here: Sweep, then: Sweep, count: int) -> list[Joint]:
 
 
 def _joint(node: Node, nest: Nest, here: Sweep, then: Sweep, count: int) -> Joint | None:
-    """Return how one reduction of the sweep `then` can be merged into the sweep `here`, or None if it has neither of
-    the two known forms."""
+    """Return how one reduction of the sweep `then` can be merged into the earlier sweep `here`.
+
+    None if the reduction is neither a sum of exponentials (`grown`) nor a sum of squared differences from the mean
+    (`apart`), or if `here` does not compute the maximum or mean that it needs.
+    """
     made = {each.name: each for each in (*here.elements, *here.reductions, *here.after, *then.elements)}
     if node.function != "sum":
         return None

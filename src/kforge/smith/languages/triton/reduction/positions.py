@@ -2,7 +2,7 @@
 
 A program instance goes through the elements of its places (`blocks.py`) in pieces, so memory is read once. Each
 position of a block keeps the best value it has seen, and positions are compared only at the end. The last axis of a
-block is the one that is contiguous in memory.
+block is the one that is contiguous in memory. As in torch, the first NaN comes before every number.
 """
 
 from __future__ import annotations
@@ -88,17 +88,17 @@ class Walk:
 
     def begin(self) -> str:
         wide = ".to(tl.int64)" if self.place.size * self.length >= NARROW - 2**20 else ""
-        turned = "[:, None]" if self.rows else "[None, :]"
-        return f"place = (tl.program_id(0){wide} * {self.places} + tl.arange(0, {self.places})){turned}"
+        axes = "[:, None]" if self.rows else "[None, :]"
+        return f"place = (tl.program_id(0){wide} * {self.places} + tl.arange(0, {self.places})){axes}"
 
     def loop(self, lines: list[str], other: str) -> list[str]:
         """Return a loop over the pieces with these lines inside. Each piece is in the variable `value`; `other` fills
         masked elements."""
-        turned = "[None, :]" if self.rows else "[:, None]"
+        axes = "[None, :]" if self.rows else "[:, None]"
         mask = f", mask={self.mask}, other={other}" if self.mask else ""
         place = self.place.address((self.length * self.lanes, 1)) if not self.rows else f"place * {self.length}"
         body = [
-            f"i = (start + tl.arange(0, {self.step})){turned}",
+            f"i = (start + tl.arange(0, {self.step})){axes}",
             f"at = {place} + {'i' if self.rows else f'i * {self.lanes}'}",
             f"value = tl.load(x + at{mask})",
             *lines,
@@ -121,11 +121,9 @@ def _walk(shape: Shape, axis: int | None) -> Walk:
 
 
 def _extreme(walk: Walk, packet: str) -> list[str]:
-    sign, function, worst = (">", "max", "-inf") if packet == "argmax" else ("<", "min", "inf")
-    best = "inf" if packet == "argmax" else "-inf"
+    worse, function, worst = ("<=", "max", "-inf") if packet == "argmax" else (">=", "min", "inf")
     body = [
-        f'value = tl.where(value == value, value, float("{best}"))  # a NaN comes before everything',
-        f"better = value {sign} best",
+        f"better = ~(value {worse} best) & (best == best)  # also true for the first NaN",
         "position = tl.where(better, i, position)",
         "best = tl.where(better, value, best)",
     ]
@@ -135,8 +133,11 @@ def _extreme(walk: Walk, packet: str) -> list[str]:
         f'best = tl.full({walk.shape}, float("{worst}"), tl.float32)',
         f"position = tl.zeros({walk.shape}, tl.int32)",
         *walk.loop(body, f'float("{worst}")'),
-        "# the first of the best: those of a block are compared only once",
-        f"top = tl.{function}(best, axis={walk.axis}, keep_dims=True)",
-        f"position = tl.min(tl.where(best == top, position, {walk.length}), axis={walk.axis}, keep_dims=True)",
+        "# the first of equal elements; positions of NaN are made negative here, so that they come before all others",
+        f'number = tl.where(best == best, best, float("{worst}"))',
+        f"top = tl.{function}(number, axis={walk.axis}, keep_dims=True)",
+        f"position = tl.where(best == top, position, tl.where(best == best, {walk.length}, position - {walk.length}))",
+        f"position = tl.min(position, axis={walk.axis}, keep_dims=True)",
+        f"position = tl.where(position < 0, position + {walk.length}, position)",
         f"tl.store(out + place, position.to(tl.int64){mask})",
     ]

@@ -26,7 +26,7 @@ from kforge.smith.languages.triton.functions import REDUCTIONS
 from kforge.smith.languages.triton.reduction.blocks import PROGRAMS, Block
 from kforge.smith.languages.triton.reduction.joint_sweeps import LOWEST
 from kforge.smith.languages.triton.reduction.partition import cut, of_places
-from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
+from kforge.smith.languages.triton.statements import Statements, launch, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,7 +98,7 @@ class ReductionEmitter:
                 self._reduce_lanes(body, sweep.reductions, "0", step)
             body.compute(sweep.after)
             body.store((*sweep.reductions, *sweep.after))
-        self._finish(self.name, title(self.nest), body, 1)
+        self._finish(self.name, self.nest.title, body, 1)
 
     def _begun(self, parts: int) -> Statements:
         """Return a new kernel body with its index variables, and masks if a block reaches beyond the end."""
@@ -152,7 +152,7 @@ class ReductionEmitter:
         body.say(f"for start in range({begin}, {end}, {stride}):")
         self._step(body.nested(hint, () if end == self.i.size else ("i",)), number, stride, firsts)
         if end < self.i.size:
-            body.say(f"start = {end}  # and what is left")
+            body.say(f"start = {end}  # the rest, less than a whole step")
             self._step(body.beside(hint), number, stride, firsts)
 
     def _step(self, inner: Statements, number: int, stride: int, firsts: dict[str, Joint]) -> None:
@@ -232,12 +232,12 @@ class ReductionEmitter:
             body = self._begun(self.shape.parts)
             self._part_of_sweep(body, number)
             name = f"{self.name}_sweep{number + 1}"
-            self._finish(name, f"{title(self.nest)}, sweep {number + 1} of {len(sweeps)}", body, self.shape.parts)
+            self._finish(name, f"{self.nest.title}, sweep {number + 1} of {len(sweeps)}", body, self.shape.parts)
         if any(node.name in self.nest.outputs for node in of_places(self.nest)):
             body = self._begun(1)
             self._known_so_far(body, len(sweeps))
             body.store(of_places(self.nest))
-            self._finish(f"{self.name}_end", f"{title(self.nest)}, put together", body, 1)
+            self._finish(f"{self.name}_end", f"{self.nest.title}, put together", body, 1)
 
     def _part_of_sweep(self, body: Statements, number: int) -> None:
         """Write the part of a sweep that one program instance does, and store its partial results."""
@@ -303,9 +303,9 @@ class ReductionEmitter:
                 inner.say("tl.debug_barrier()")
             self._part_of_sweep(inner, number)
             if number == 0:
-                inner.say("tl.debug_barrier()  # everything is written before it is said to be")
+                inner.say("tl.debug_barrier()  # all threads have stored their results before the count goes up")
                 inner.say('tl.atomic_add(ready + group, 1, sem="release")')
-        said = f"{title(self.nest)}, in two sweeps of programs that take turns"
+        said = f"{self.nest.title}, two sweeps whose program instances alternate"
         self._finish(self.name, said, body, 1, 2 * (blocks * parts + behind))
 
     def _part_at(self, node: Node, part: str) -> str:

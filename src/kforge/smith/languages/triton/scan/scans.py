@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kforge.smith.fusion.loops import maps_needed
 from kforge.smith.languages.indices import block_of
 from kforge.smith.languages.triton.functions import REDUCTIONS, SCANS, before
 from kforge.smith.languages.triton.reduction.blocks import LANES, PARTS, PROGRAMS, Block
-from kforge.smith.languages.triton.statements import Statements, launch, parameters, title
+from kforge.smith.languages.triton.statements import Statements, launch, parameters
 
 if TYPE_CHECKING:
     from kforge.smith.fusion.loops import Nest
@@ -88,13 +89,13 @@ class ScanEmitter:
             self._start(body, node, self._nothing(node, 1))
         inner = self._loop(body)
         for node in self.nest.scans:
-            inner.compute(self._needed(node))
+            inner.compute(maps_needed(self.nest, node.sources))
             self._carry(inner, node, self._operand(inner, node))
         for node in self.nest.scans:
             whole = f"{node.name}_carry + {node.name}_lost" if node.function == "sum" else f"{node.name}_carry"
             mask = f", mask={body.masks['place']}" if "place" in body.masks else ""
             body.say(f"tl.store(parts + {self._part_at(node, 'part')}, {whole}{mask})")
-        self._finish(f"{self.name}_parts", f"{title(self.nest)}, each of {self.parts} parts", body)
+        self._finish(f"{self.name}_parts", f"{self.nest.title}, each of {self.parts} parts", body)
 
     def _scan(self) -> None:
         body = self._begun()
@@ -108,7 +109,7 @@ class ScanEmitter:
             else:
                 inner.compute([node])
         inner.store(self.nest.sweeps[0].elements)
-        self._finish(self.name, title(self.nest), body)
+        self._finish(self.name, self.nest.title, body)
 
     def _begun(self) -> Statements:
         """Return a new kernel body with its index variables, and masks if a block reaches beyond the end."""
@@ -169,15 +170,6 @@ class ScanEmitter:
     def _part_at(self, node: Node, part: str) -> str:
         return self.block.part_at(self.nest.scans.index(node), self.parts, part)
 
-    def _needed(self, scan: Node) -> list[Node]:
-        """Return the maps from which a scan's operand is computed."""
-        wanted, found = set(scan.sources), []
-        for node in reversed(self.nest.sweeps[0].elements):
-            if node.name in wanted:
-                found.append(node)
-                wanted.update(node.sources)
-        return found[::-1]
-
     def _operand(self, inner: Statements, node: Node) -> str:
         """Return the name of the elements to scan. Elements beyond the end have the neutral value."""
         value = inner.read(node.sources[0])
@@ -206,7 +198,7 @@ class ScanEmitter:
         if node.function != "sum":
             inner.say(f"{name}_carry = {scan.combine.format(f'{name}_carry', piece)}")
             return
-        inner.say("# The carry is two numbers: what the sum of a piece and all before it is rounded by is not lost.")
+        inner.say(f"# The running sum is {name}_carry + {name}_lost, the rounding error of {name}_carry.")
         inner.say(f"{name}_piece = {piece} + {name}_lost")
         inner.say(f"{name}_grown = {name}_carry + {name}_piece")
         inner.say(f"{name}_shift = {name}_grown - {name}_carry")
