@@ -202,7 +202,7 @@ def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     device = platforms.find("null").adapter.describe_device()
     peaks = Peaks(device=device, bytes_per_second=1e11, flops_per_second=1e12)
     for platform in ("null", "cpu"):
-        Measurements(folder).put(peaks, *peaks_on(platform, device, version("torch")), lasting=True)
+        Measurements(folder).put(peaks, *peaks_on(platform, device, version("torch")))
     return folder
 
 

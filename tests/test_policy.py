@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from kforge.evaluation.constants import FLOORS, LOOKS
+from kforge.evaluation.constants import FLOORS, TRACE_SAMPLES
 from kforge.records import EvaluationLimits, EvaluationPolicy
 from kforge.records.policy import CHOICES, PATIENCE
 from kforge.run_options import RunOptions
@@ -13,7 +13,7 @@ from kforge.run_options import RunOptions
 
 def test_every_choice_has_its_figures_in_the_protocol() -> None:
     assert tuple(FLOORS) == CHOICES["precision"]
-    assert tuple(LOOKS) == CHOICES["track"]
+    assert tuple(TRACE_SAMPLES) == CHOICES["track"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 BASELINES = {"eager": "eager", "compile": "torch.compile"}
 """The baselines as users know them, by the names in records."""
+NOT_MEASURED = "not measured"
+"""The finding where nothing is known about the speed: the measurement is in doubt, or there was none."""
+NOTHING = "–"  # noqa: RUF001 - a dash in the place of a number
+"""Shown in tables where there is no number."""
 FINDINGS = {"faster": "faster", "slower": "slower", "cannot tell": "cannot tell if faster"}
 """What a speedup shows, as the end of a sentence."""
 
@@ -37,6 +41,18 @@ def clock(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def baselines_in_words(names: Sequence[str]) -> str:
+    """Return what a speedup is over: one baseline, or for each problem the faster of several."""
+    joined = " and ".join(BASELINES[name] for name in names)
+    return f"the faster of {joined}" if len(names) > 1 else joined
+
+
+def finding(comparison: Comparison) -> str:
+    """Return what a speedup shows, as a word for tables: `faster`, `slower`, `cannot tell`, or `not measured` where
+    the measurement is in doubt."""
+    return comparison.finding if comparison.doubt is None else NOT_MEASURED
+
+
 def figure(comparison: Comparison) -> str:
     """Describe a speedup in one line: the baseline, the interval, and what it shows."""
     speedup, baseline = comparison.speedup, BASELINES[comparison.baseline]
@@ -47,7 +63,7 @@ def figure(comparison: Comparison) -> str:
 
 
 def figures(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield a line for each comparison; one line for all where the same cause disturbed all of them."""
+    """Yield a line for each comparison; one line for all where all are in doubt for the same reason."""
     doubts = {each.doubt for each in comparisons}
     if len(comparisons) > 1 and len(doubts) == 1 and None not in doubts:
         medians = ", ".join(f"{each.speedup.median:.2f}x over {BASELINES[each.baseline]}" for each in comparisons)
@@ -60,7 +76,7 @@ def brief(comparison: Comparison) -> str:
     """Describe a speedup in a few words, with its 95 % interval."""
     baseline = BASELINES[comparison.baseline]
     if comparison.doubt is not None:
-        return f"not measured over {baseline} (disturbed; {comparison.speedup.median:.2f}x seen)"
+        return f"not measured over {baseline} (in doubt; {comparison.speedup.median:.2f}x seen)"
     return f"{times(comparison.speedup)} over {baseline}, {comparison.finding}"
 
 
@@ -95,7 +111,7 @@ def attempt_detail(attempt: Attempt) -> str:
         return "not timed"
     eager = attempt.comparisons[0]
     if eager.doubt is not None:
-        return f"not measured (disturbed; {eager.speedup.median:.2f}x seen){head_to_head(attempt)}"
+        return f"not measured (in doubt; {eager.speedup.median:.2f}x seen){head_to_head(attempt)}"
     return f"{times(eager.speedup)}, {eager.finding}{head_to_head(attempt)}"
 
 

@@ -40,7 +40,8 @@ def parsed(source: str) -> ast.Module:
         raise Unparsable("the source is nested too deeply to parse") from None
     except UnicodeEncodeError as error:
         line = source.count("\n", 0, error.start) + 1
-        raise Unparsable("the source holds half of a surrogate pair, which is no character", line) from None
+        said = "the source contains a lone surrogate (half of a UTF-16 pair), which cannot be saved as UTF-8; remove it"
+        raise Unparsable(said, line) from None
     except ValueError as error:
         raise Unparsable(str(error)) from None
     _check_encoding(source)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kforge
 from kforge.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROBLEM = """\
 import torch
@@ -89,7 +87,16 @@ def test_every_problem_of_a_folder_is_forged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (lambda file: kforge.evaluate(file, "none.py", platform="null"), "none.py: no such file"),
+        (lambda file: kforge.evaluate(file, "none.py", platform="null"), "program: no such file: 'none.py'; "),
+        (lambda file: kforge.evaluate(file, Path("none.py"), platform="null"), "none.py: no such file"),
+        (
+            lambda file: kforge.evaluate(file, "x = 1", platform="null"),
+            "program: no such file: 'x = 1'; a string without a line break is a file's name, and one with a line break",
+        ),
+        (lambda file: kforge.evaluate(file, "", platform="null"), "program: no such file: ''; "),
+        (lambda file: kforge.evaluate(file, "x" * 5000, platform="null"), f"no such file: '{'x' * 60}…'; "),
+        (lambda file: kforge.profile(file, "a\0b", platform="null"), r"no such file: 'a\x00b'; "),
+        (lambda _: kforge.evaluate(PROBLEM, PROGRAM, platform="null"), "problem must be the name of a file, not sour"),
         (lambda file: kforge.evaluate(file, PROGRAM, precision="none"), "precision must be one of"),
         (lambda file: kforge.evaluate(file, 3), "program must be a file's name, not int"),
         (lambda file: kforge.evaluate(file, PROGRAM, platfrom="null"), "did you mean 'platform'"),

@@ -27,6 +27,16 @@ def test_the_doctor_runs_the_example(kforge_in_process: RunKforge) -> None:
     assert "reason" not in report
 
 
+def test_the_doctor_takes_a_platform_by_the_option_of_other_commands(kforge_in_process: RunKforge) -> None:
+    """Cause: `doctor -p null` was answered with `No such option: -p`."""
+    for named in (("-p", "nosuch"), ("nosuch",)):
+        ran = kforge_in_process("doctor", *named)
+        assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+        assert "no platform named 'nosuch'; there are: cpu, " in ran.stderr
+    ran = kforge_in_process("doctor", "-p", "null", "--json")
+    assert [report["platform"] for report in json.loads(ran.stdout)] == ["null"]
+
+
 def test_the_doctor_says_why_a_platform_does_not_work(kforge_in_process: RunKforge, root: Path, tmp_path: Path) -> None:
     sick = tmp_path / "sick"
     shutil.copytree(root / "src" / "kforge" / "platforms" / "null", sick)

@@ -92,25 +92,25 @@ def estimate(value: float, low: float, high: float) -> Estimate:
 
 
 TOLD = {
-    "speedup 1.50x → 3.00x, ratio 2.00 (1.80 to 2.20), 12 pairs, 3 cannot tell, p = 0.001: better": PairedTest(
-        measure="speedup", pairs=12, cannot_tell=3, differ=12, base=1.5, other=3.0,
+    "speedup 1.50x → 3.00x, ratio 2.00 (1.80 to 2.20), 12 pairs, 3 unknown, p = 0.001: better": PairedTest(
+        measure="speedup", pairs=12, unknown=3, differ=12, base=1.5, other=3.0,
         difference=estimate(2.0, 1.8, 2.2), p_value=0.0005, adjusted=0.001, needed=7,
     ),
     "correct 90% → 70%, -20 points (-40 to +0), 30 pairs, p = 0.12: no difference shown": PairedTest(
-        measure="correct", pairs=30, cannot_tell=0, differ=8, base=0.9, other=0.7,
+        measure="correct", pairs=30, unknown=0, differ=8, base=0.9, other=0.7,
         difference=estimate(-0.2, -0.4, 0.0), p_value=0.06, adjusted=0.12, needed=7,
     ),
     "tokens 1,200.0 → 900.0, -300.0 (-400.0 to -200.0), 10 pairs, p = 0.01: better": PairedTest(
-        measure="tokens", pairs=10, cannot_tell=0, differ=10, base=1200, other=900,
+        measure="tokens", pairs=10, unknown=0, differ=10, base=1200, other=900,
         difference=estimate(-300, -400, -200), p_value=0.01, adjusted=0.01, needed=6,
     ),
     "correct 50% → 100%, +50 points (+0 to +100), 2 pairs, p = 1: no difference shown (1 of 2 pairs differ, and fewer "
     "than 6 can show nothing)": PairedTest(
-        measure="correct", pairs=2, cannot_tell=0, differ=1, base=0.5, other=1.0,
+        measure="correct", pairs=2, unknown=0, differ=1, base=0.5, other=1.0,
         difference=estimate(0.5, 0.0, 1.0), needed=6,
     ),
-    "speedup: no problem was measured in both arms, 4 cannot tell: no difference shown": PairedTest(
-        measure="speedup", pairs=0, cannot_tell=4, differ=0
+    "speedup: no problem was measured in both arms, 4 unknown: no difference shown": PairedTest(
+        measure="speedup", pairs=0, unknown=4, differ=0
     ),
 }  # fmt: skip
 

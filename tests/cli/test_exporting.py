@@ -47,6 +47,27 @@ def test_a_run_of_others_needs_trust(kforge_in_process: RunKforge, forged: Forge
     assert kforge_in_process("export", theirs, "-o", tmp_path / "out", "--trust").status == 0
 
 
+def test_a_platform_folder_of_others_needs_its_own_flag_as_in_resume(
+    kforge_in_process: RunKforge, forged: Forged, tmp_path: Path, root: Path
+) -> None:
+    """Cause: `export --trust` imported the adapters of every folder that the run named; `resume --trust` refuses."""
+    planted, trace = tmp_path / "planted" / "null", tmp_path / "imported"
+    shutil.copytree(root / "src" / "kforge" / "platforms" / "null", planted)
+    (planted / "adapter.py").write_text(f"open({str(trace)!r}, 'w')\n")
+    theirs = tmp_path / "handed" / forged.folder.name
+    shutil.copytree(forged.folder, theirs)
+    document = json.loads((theirs / "run.json").read_text())
+    document["options"]["platform_dirs"] = str(planted.parent)
+    (theirs / "run.json").write_text(json.dumps(document))
+    ran = kforge_in_process("export", theirs, "-o", tmp_path / "out", "--trust")
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert f"if you want that, give --platform-dir {planted.parent}" in ran.stderr
+    assert not trace.exists()
+    (planted / "adapter.py").write_text("")
+    ran = kforge_in_process("export", theirs, "-o", tmp_path / "out", "--trust", "--platform-dir", planted.parent)
+    assert "a folder of platforms" not in ran.stderr
+
+
 def test_a_run_without_a_correct_program_is_refused_with_status_1(
     kforge_in_process: RunKforge, forged: Forged, tmp_path: Path
 ) -> None:

@@ -55,6 +55,32 @@ def test_a_run_can_be_named_as_in_the_list(kforge_in_process: RunKforge, forged:
     assert json.loads(ran.stdout) == forged.document
 
 
+@pytest.mark.parametrize("command", ["export", "transfer", "verify"])
+def test_a_suite_is_refused_where_one_run_is_needed(kforge_in_process: RunKforge, tmp_path: Path, command: str) -> None:
+    """Cause: `kforge runs` listed the suite, and `kforge export` said that there is no such run."""
+    suite = tmp_path / "kforge-runs" / "20261119-000000-suite-core-93bj"
+    suite.mkdir(parents=True)
+    (suite / "suite.json").write_text("{}")
+    more = {"export": ("-o", tmp_path / "out"), "transfer": ("--to", "null"), "verify": ()}[command]
+    for name in ("93bj", suite.name, suite):
+        ran = kforge_in_process(command, name, *more)
+        assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+        assert "' is a suite, and one run is needed; the runs of its problems are in " in ran.stderr
+        assert f"{suite.name}/problems" in ran.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "export"])
+def test_a_name_inside_an_id_is_answered_with_the_latest_such_run(
+    kforge_in_process: RunKforge, tmp_path: Path, command: str
+) -> None:
+    for name in ("20261119-000000-suite-core-93bj", "20261118-000000-suite-core-aaaa"):
+        (tmp_path / "kforge-runs" / name).mkdir(parents=True)
+        (tmp_path / "kforge-runs" / name / "suite.json").write_text("{}")
+    ran = kforge_in_process(command, "core", *(("-o", tmp_path / "out") if command == "export" else ()))
+    assert (ran.status, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert "the latest that has it in its name is 93bj (20261119-000000-suite-core-93bj)" in ran.stderr
+
+
 def test_runs_with_the_same_letters_have_their_whole_ids(
     kforge_in_process: RunKforge, forged: Forged, tmp_path: Path
 ) -> None:

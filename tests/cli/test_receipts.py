@@ -274,7 +274,7 @@ def test_a_receipt_is_ours_as_long_as_nothing_in_it_changes(tmp_path: Path) -> N
         ),
         (
             Proof(problem=PROBLEM, candidate=CANDIDATE, evaluation=evaluation(identity="[" * 100_000)).to_json(),
-            "does not say what it was compared with: it is nested too deeply",
+            r"no valid compile mode \(it is nested too deeply\); the receipt is damaged or was not made by kforge",
         ),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from kforge import settings
 from kforge.cli import receipts
-from kforge.cli.verifying import Comparability, _load, compare, not_compared
+from kforge.cli.verifying import ClaimCheck, _load, compare, not_compared
 from kforge.evaluation.baselines import compile_mode, compiled_as, identity
 from kforge.records import (
     Candidate,
@@ -55,7 +55,7 @@ def evaluation(low: float, high: float, *, device: str = "here", doubt: str | No
         (evaluation(1.2, 1.4), "does not agree", "is now 1.30x"),
         (evaluation(2.12, 2.3), "agrees", ""),  # misses by less than machines drift
         (evaluation(1.2, 1.4, device="there"), "not comparable", "the claim was measured on here, the repetition on"),
-        (evaluation(1.2, 1.4, doubt="others were busy"), "not comparable", "the repetition was disturbed: others were"),
+        (evaluation(1.2, 1.4, doubt="others were busy"), "not comparable", "the repetition is in doubt: others were"),
     ],
 )
 def test_a_repetition_agrees_or_does_not_or_cannot_be_compared(repeated: Evaluation, outcome: str, said: str) -> None:
@@ -76,26 +76,26 @@ def test_failures_agree_where_they_are_of_one_kind() -> None:
         for fault in ("died", "raised")
     )
     assert compare(died, died).outcome == "agrees"
-    assert compare(died, raised) == Comparability("does not agree", ("died is now raised",))
+    assert compare(died, raised) == ClaimCheck("does not agree", ("died is now raised",))
     assert not_compared(died, raised) == ("reason (died: died claimed, raised: raised here)",)
 
 
 def test_a_claim_that_was_disturbed_cannot_be_compared() -> None:
     found = compare(evaluation(1.8, 2.1, doubt="others were busy"), evaluation(1.2, 1.4))
     assert (found.outcome, found.reasons) == (
-        "not comparable", ("the claimed measurement was disturbed: others were busy",),
+        "not comparable", ("the claimed measurement is in doubt: others were busy",),
     )  # fmt: skip
 
 
 def test_what_disturbed_the_claim_and_all_of_its_baselines_is_said_once() -> None:
     disturbed = with_compile(evaluation(1.8, 2.1, doubt="busy"), evaluation(1.8, 2.1, doubt="busy"))
-    assert compare(disturbed, disturbed).reasons == ("the claimed measurement was disturbed: busy",)
+    assert compare(disturbed, disturbed).reasons == ("the claimed measurement is in doubt: busy",)
 
 
 def test_another_state_is_a_difference_even_where_the_repetition_was_disturbed() -> None:
     claimed = evaluation(1.8, 2.1, doubt="others were busy")
     wrong = claimed.model_copy(update={"verdict": Mismatch(kind="numerical", reason="off")})
-    assert compare(claimed, wrong) == Comparability("does not agree", ("it was correct and is mismatch",))
+    assert compare(claimed, wrong) == ClaimCheck("does not agree", ("it was correct and is mismatch",))
 
 
 def with_compile(eager: Evaluation, compiled: Evaluation) -> Evaluation:
@@ -122,7 +122,7 @@ def test_one_baseline_that_differs_decides_where_another_was_disturbed() -> None
     ],
 )
 def test_each_outcome_has_a_status_and_keys_of_its_own(outcome: str, status: int, keys: dict[str, object]) -> None:
-    found = Comparability(outcome, () if outcome == "agrees" else ("why",))  # type: ignore[arg-type]
+    found = ClaimCheck(outcome, () if outcome == "agrees" else ("why",))  # type: ignore[arg-type]
     assert found.status == status
     assert found.document() == {"outcome": outcome.replace(" ", "_"), **keys}
 

@@ -46,7 +46,7 @@ def told(chosen: Evaluation, *repeated: Evaluation) -> list[str]:
     attempt = Attempt(index=3, phase="functional", candidate=candidate, evaluation=chosen)
     replication = Replication(evaluations=repeated) if repeated else None
     outcome = Outcome(stopped="done", best=3, replication=replication, usage=Usage(), seconds=1.0)
-    reported = chosen.led_by(replication).correct
+    reported = chosen.with_timing_of(replication).correct
     assert reported is not None
     return list(words.best(attempt, reported, outcome))
 
@@ -67,9 +67,7 @@ def test_a_repetition_that_was_disturbed_is_left_out_and_said() -> None:
     disturbed = evaluated(compared(0.4, 0.6, doubt=BUSY))
     lines = told(evaluated(compared(1.3, 1.44)), evaluated(compared(1.3, 1.44)), disturbed)
     assert lines[1] == "  1.37x over eager (95 % interval 1.30 to 1.44): faster"
-    assert lines[3] == (
-        "  from 1 of 2 further evaluations by fresh processes; the others were disturbed, and are left out"
-    )
+    assert lines[3] == ("  from 1 of 2 further evaluations by fresh processes; the others are in doubt, and left out")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,21 @@ def test_each_finding_has_its_headline(low: float, high: float, doubt: str | Non
     ]  # fmt: skip
 
 
-def test_what_disturbed_all_measurements_is_said_once() -> None:
+def test_a_doubt_that_is_no_disturbance_is_not_called_one() -> None:
+    """Cause: `not measured (disturbed; 1.31x seen)` where calls one by one left the speedup open."""
+    doubt = "calls whose inputs come one by one are at 1.02x (0.93 to 1.10), those of a block at 1.31x"
+    comparison = compared(1.2, 1.42, doubt=doubt)
+    candidate = Candidate(source="", platform="null")
+    attempt = Attempt(index=0, phase="functional", candidate=candidate, evaluation=evaluated(comparison))
+    said = [
+        phrases.brief(comparison), phrases.attempt_detail(attempt), words.line(attempt),
+        words.summary(run(speedup=comparison.speedup, finding="cannot tell", doubt=doubt)),
+    ]  # fmt: skip
+    assert all("in doubt; 1.31x" in each for each in said)
+    assert not any("disturbed" in each for each in said)
+
+
+def test_a_doubt_about_all_measurements_is_said_once() -> None:
     both = [compared(1.2, 1.42, doubt=BUSY), compared(1.4, 1.6, baseline="compile", doubt=BUSY)]
     assert list(phrases.figures(both)) == [
         f"speedup not measured: {BUSY}; seen: 1.31x over eager, 1.50x over torch.compile"
@@ -141,7 +153,7 @@ def test_a_run_in_a_few_words() -> None:
     speedup = Interval(median=1.37, low=1.3, high=1.45)
     assert words.summary(run(speedup=speedup, finding="faster")) == "1.37x (1.30 to 1.45) over eager, faster"
     busy = run(speedup=speedup, finding="cannot tell", doubt=BUSY)
-    assert words.summary(busy) == "speedup not measured (disturbed; 1.37x over eager seen)"
+    assert words.summary(busy) == "speedup not measured (in doubt; 1.37x over eager seen)"
     assert words.summary(run(no_kernel="it cannot be traced")) == "no kernel found"
     assert words.summary(run()) == "nothing correct"
     assert words.summary(run(status="interrupted")) == "nothing correct yet"
@@ -151,7 +163,7 @@ def test_a_problem_of_a_suite_that_was_not_measured_or_has_no_kernel() -> None:
     busy = ProblemResult(
         name="a", family="", state="correct", comparisons=(compared(1.2, 1.42, doubt=BUSY),), seconds=200
     )
-    assert words.result(busy) == "a: correct, not measured over eager (disturbed; 1.31x seen), 3 min 20 s"
+    assert words.result(busy) == "a: correct, not measured over eager (in doubt; 1.31x seen), 3 min 20 s"
     assert list(words.result_lines(busy)) == [
         "a: correct, 3 min 20 s", f"  speedup over eager not measured: {BUSY}; 1.31x seen",
     ]  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -62,6 +64,34 @@ def test_packages_pass_their_tests_with_torch_only(
     said = done.stdout + done.stderr
     assert f"5 failed, {6 * len(here) + 1} passed" in said, said
     assert "kforge.inline" not in said
+
+
+BENCHMARKED = re.compile(
+    r"eager ([\d.]+) µs, kernel ([\d.]+) µs: ([\d.]+)x "
+    r"\(the median of 15 pairs, which are from ([\d.]+)x to ([\d.]+)x\)"
+)
+
+
+@pytest.mark.parametrize(("form", "place"), [("package", "benchmark.py"), ("hf-kernels", "benchmarks/benchmark.py")])
+def test_the_benchmark_prints_the_times_of_the_pair_with_the_median_ratio(
+    solved: Callable[..., Solution], tmp_path: Path, form: str, place: str
+) -> None:
+    """Cause: the times were medians of each side alone, and did not give the ratio; one format printed no ratio."""
+    if form == "hf-kernels":
+        pytest.importorskip("kernels")
+    export(solved("cpu"), tmp_path / "out", form)
+    script = tmp_path / "out" / place
+    script.write_text(script.read_text().replace("BLOCK, PAIRS = 0.05,", "BLOCK, PAIRS = 0.002,"))
+    done = subprocess.run(
+        [sys.executable, script], env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = BENCHMARKED.fullmatch(done.stdout.strip())
+    assert found is not None, done.stdout
+    eager, kernel, ratio, low, high = map(float, found.groups())
+    assert ratio == pytest.approx(eager / kernel, rel=0.02)
+    assert low <= ratio <= high
 
 
 def test_a_package_holds_what_a_user_needs(solved: Callable[..., Solution], tmp_path: Path) -> None:

@@ -118,8 +118,10 @@ def test_a_curve_falls_and_its_columns_add_up_to_all_problems(results: list[Prob
         shares = [point.share.value for point in curve.points]
         assert shares == sorted(shares, reverse=True)
         for point in curve.points:
-            assert point.over + point.not_over + point.cannot_tell == curve.problems
-            assert min(point.over, point.not_over, point.cannot_tell) >= 0
+            counts = (point.over, point.not_over, point.cannot_tell, point.not_measured)
+            assert sum(counts) == curve.problems
+            assert min(counts) >= 0
+            assert point.not_measured <= curve.not_measured
             assert 0 <= point.share.low <= point.share.value <= point.share.high <= 1
             # the median lies between the bounds, so what is proven is counted, and what is disproved is not
             assert point.over <= round(point.share.value * curve.problems) <= curve.problems - point.not_over
@@ -130,7 +132,9 @@ def test_fast_0_is_the_share_of_correct_programs(results: list[ProblemResult]) -
     for curve in fast_curves(results, BASELINES):
         if (point := curve.at(0.0)) is not None:
             assert point.share.value == pytest.approx(summarize(results, BASELINES).correct)
-            assert (point.over, point.cannot_tell) == (sum(each.is_correct for each in results), 0)
+            assert point.over == sum(each.is_correct for each in results)
+            assert (point.cannot_tell, point.not_measured) == (0, 0)
+            assert curve.measured + curve.not_measured == point.over
 
 
 @given(many)
@@ -149,10 +153,21 @@ def test_fast_p_is_strict_and_over_all_problems() -> None:
     assert (at_one.over, at_one.not_over, at_one.cannot_tell) == (0, 3, 1)
 
 
-def test_a_disturbed_measurement_cannot_tell_and_is_over_no_p() -> None:
+def test_a_problem_that_was_not_measured_is_over_no_p_and_counted_apart() -> None:
+    """Cause: disturbed measurements were counted as *cannot tell*, like measured ones whose interval contains p."""
     doubtful = compared(9.0).model_copy(update={"doubt": "a busy machine"})
-    (point,) = fast_curve([solved(doubtful), solved()], ["eager"], [1.0]).points
-    assert (point.share.value, point.cannot_tell) == (0.0, 2)
+    open_ended = compared(1.5, low=0.9, high=2.0)
+    curve = fast_curve([solved(doubtful), solved(), solved(open_ended)], ["eager"], [1.0])
+    (point,) = curve.points
+    assert (point.share.value, point.cannot_tell, point.not_measured) == (1 / 3, 1, 2)
+    assert (curve.measured, curve.not_measured) == (1, 2)
+
+
+def test_an_unknown_speedup_is_not_over_what_another_baseline_disproves() -> None:
+    disturbed = compared(9.0).model_copy(update={"baseline": "compile", "doubt": "a busy machine"})
+    at_one, at_four = fast_curve([solved(compared(3.0), disturbed)], BASELINES, [1.0, 4.0]).points
+    assert (at_one.not_over, at_one.not_measured) == (0, 1)
+    assert (at_four.not_over, at_four.not_measured) == (1, 0), "it is at most 3x as fast as eager"
 
 
 def test_the_same_seed_gives_the_same_bands_and_more_problems_narrower_ones() -> None:
@@ -175,11 +190,13 @@ def test_the_mean_with_its_band_is_that_of_the_table(results: list[ProblemResult
 
 
 @given(many)
-def test_faster_slower_and_cannot_tell_are_all_correct_programs(results: list[ProblemResult]) -> None:
+def test_the_counts_of_a_gain_add_up_to_the_correct_programs(results: list[ProblemResult]) -> None:
     found = summarize(results, BASELINES)
     for gain in (*found.gains.values(), *([found.over_fastest] if found.over_fastest else [])):
-        assert gain.faster + gain.slower + gain.cannot_tell == sum(each.is_correct for each in done(results))
-        assert gain.cannot_tell >= gain.not_measured + gain.not_compared - gain.slower
+        counts = (gain.faster, gain.slower, gain.cannot_tell, gain.unknown)
+        assert sum(counts) == sum(each.is_correct for each in done(results))
+        assert min(counts) >= 0
+        assert gain.unknown == gain.not_measured + gain.not_compared
 
 
 @given(problem_results())
@@ -263,7 +280,7 @@ def test_the_sol_score_is_between_nothing_and_the_speed_of_light(program: float,
 @given(many)
 def test_ceilings_count_every_finished_problem(results: list[ProblemResult]) -> None:
     for found in (roofline_shares(results), sol_scores(results)):
-        assert found.problems + found.cannot_tell == len(done(results))
+        assert found.problems + found.unknown == len(done(results))
         assert found.mean is None or 0.0 <= found.mean.low <= found.mean.value <= found.mean.high <= 1.0
 
 

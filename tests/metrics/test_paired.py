@@ -65,12 +65,12 @@ def test_equal_arms_show_no_difference() -> None:
     assert (found.finding, found.differ, found.p_value) == (NO_DIFFERENCE, 0, 1.0)
 
 
-def test_what_one_side_cannot_tell_is_left_out_and_counted() -> None:
+def test_a_problem_that_is_unknown_on_one_side_is_left_out_and_counted() -> None:
     other = [*arm(3.0, 3.0), result(2, 99.0, doubt="a busy machine"), result(7, 5.0)]
     found = compare(arm(1.5, 1.5, 1.5, 1.5), other)
-    assert (found.pairs, found.cannot_tell) == (2, 1), "a problem of one side only is no pair"
+    assert (found.pairs, found.unknown) == (2, 1), "a problem of one side only is no pair"
     nothing = compare(arm(1.5), [result(0, 2.0, doubt="a busy machine")])
-    assert (nothing.pairs, nothing.cannot_tell, nothing.difference, nothing.finding) == (0, 1, None, NO_DIFFERENCE)
+    assert (nothing.pairs, nothing.unknown, nothing.difference, nothing.finding) == (0, 1, None, NO_DIFFERENCE)
 
 
 def test_correctness_is_compared_by_the_sign_test() -> None:

@@ -55,6 +55,7 @@ def test_what_was_disturbed_is_not_measured_and_not_part_of_any_share() -> None:
     found = summarize(results, ["eager", "compile"])
     eager, both = found.gains["eager"], found.over_fastest
     assert (eager.faster, eager.measured, eager.not_measured, eager.share) == (1, 2, 1, 0.5)
+    assert eager.cannot_tell == 0, "a disturbed measurement has no interval that could leave it open"
     assert eager.geometric_mean == pytest.approx(2.0)
     assert both is not None
     assert (both.faster, both.measured, both.not_measured) == (0, 2, 1), "slower than one of them is slower"

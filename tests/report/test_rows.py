@@ -9,9 +9,9 @@ from tests.report.conftest import HOSTILE, fill
 
 from kforge.errors import RunError
 from kforge.records import Problem
-from kforge.report.rows import find_folder, read_report
+from kforge.report.rows import read_report
 from kforge.report.stories import ONLY_BEST, read_story
-from kforge.store import RunFolder, SuiteFolder
+from kforge.store import RunFolder, SuiteFolder, find_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

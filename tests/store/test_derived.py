@@ -7,7 +7,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import create_model
 
+from kforge.errors import InputError
 from kforge.problems import Task
 from kforge.records import Record
 from kforge.store import Key, RunFolder, SuiteFolder, SuiteHeader, derived
@@ -66,6 +68,34 @@ def test_facts_of_another_problem_shape_or_key_do_not_count(run: RunFolder, key:
     assert derived.read(run.path, "facts", Facts, Key(tmp_path / "elsewhere"), "digest") is None
     derived.keep(run.path, "facts", OtherFacts(best="that"), key, "digest")
     assert derived.read(run.path, "facts", OtherFacts, key, "digest") == OtherFacts(best="that")
+
+
+def test_a_changed_docstring_discards_no_facts(run: RunFolder, key: Key) -> None:
+    derived.keep(run.path, "facts", Facts(best="this"), key)
+    reworded = create_model("Facts", __base__=Record, __doc__="Other words.", best=(str, ...))
+    assert derived.read(run.path, "facts", reworded, key) == reworded.model_validate({"best": "this"})
+
+
+def test_a_changed_field_named_description_discards_the_facts(run: RunFolder, key: Key) -> None:
+    number, text = (
+        create_model("Facts", __base__=Record, description=(kind, default)) for kind, default in ((int, 0), (str, ""))
+    )
+    derived.keep(run.path, "facts", number(), key)
+    assert derived.read(run.path, "facts", number, key) == number()
+    assert derived.read(run.path, "facts", text, key) is None
+
+
+def test_facts_are_ignored_while_others_can_read_the_key(run: RunFolder, key: Key) -> None:
+    derived.keep(run.path, "facts", Facts(best="this"), key)
+    key.path.chmod(0o644)
+    assert derived.read(run.path, "facts", Facts, key) is None
+    assert not derived.is_kept(run.path, key, "")
+    derived.keep(run.path, "others", Facts(best="that"), key)
+    assert not (run.path / "derived" / "others").exists()
+    with pytest.raises(InputError, match="open to others"):  # a check of trust still says why
+        RunFolder.open(run.path).hold_to(key)
+    key.path.chmod(0o600)
+    assert derived.read(run.path, "facts", Facts, key) == Facts(best="this")
 
 
 def test_edited_facts_and_facts_of_another_run_do_not_count(run: RunFolder, key: Key) -> None:

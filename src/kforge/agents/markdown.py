@@ -44,8 +44,8 @@ class Fence(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Return the text with one kind of newline, without a byte-order mark and characters that no source file can hold
-    (NUL, lone surrogates)."""
+    """Return the text with `\\n` as the only newline. The byte-order mark, NUL and lone surrogates, which no source
+    file can hold, are removed."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").removeprefix("\ufeff")
     return text.encode("utf-8", "ignore").decode("utf-8")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kforge.records import Evaluation, Problem, Profile
+
+LONGEST_NAME = 60
+"""Most characters of a file's name that a message shows."""
 
 
 @known_keywords
@@ -34,8 +38,9 @@ def evaluate(
     """Verify and time a program, as the command `kforge eval` does, and return the verdict with its receipt.
 
     `problem` is a file with `Model`, `get_inputs` and `get_init_inputs`; `program` is a file with `ModelNew`, or its
-    source text. `overrides` are `NAME=VALUE` for constants of the problem. The program runs in a sandbox. A wrong
-    program is no error: the evaluation's `verdict` says what is wrong, and `correct` is None.
+    source text: a string with a line break is source text, any other one is a file's name. `overrides` are
+    `NAME=VALUE` for constants of the problem. The program runs in a sandbox. A wrong program is no error: the
+    evaluation's `verdict` says what is wrong, and `correct` is None.
 
     Raises InputError if a file, an argument or the platform cannot be used, and EvaluationError if the evaluator fails.
     """
@@ -77,6 +82,29 @@ def _loaded(
     for name, value in (("problem", problem), ("program", program)):
         if not isinstance(value, str | Path):
             raise InputError(f"{name} must be a file's name, not {type(value).__name__}")
-    is_source = isinstance(program, str) and "\n" in program
-    source = str(program) if is_source else read_source(Path(program))
+    if isinstance(problem, str) and not _is_name(problem):
+        raise InputError("problem must be the name of a file, not source text; write the text into a file")
+    source = _source(program)
     return problems.load(Path(problem), list(overrides)), Candidate(source=source, platform=platform)
+
+
+def _source(program: str | Path) -> str:
+    """Return the source of a program. A string with a line break is the source itself, any other one a file's name.
+
+    Raises InputError if there is no such file.
+    """
+    if isinstance(program, Path):
+        return read_source(program)
+    if _is_name(program):
+        if os.path.exists(program):  # noqa: PTH110 - unlike Path.exists, it takes any string
+            return read_source(Path(program))
+        shown = program if len(program) <= LONGEST_NAME else f"{program[:LONGEST_NAME]}…"
+        raise InputError(
+            f"program: no such file: {shown!r}; a string without a line break is a file's name, and one with a line "
+            "break is source text"
+        )
+    return program
+
+
+def _is_name(text: str) -> bool:
+    return "\n" not in text

@@ -133,13 +133,13 @@ def resume(
     workers: Workers = 1,
     json: Json = False,
 ) -> int:
-    """Go on with a run or a suite that was interrupted or waited for replies, with the options it was begun with.
+    """Continue a run or a suite that was interrupted or waits for replies. Its options are those it was begun with.
 
-    A run that has spent its budget goes on with a larger one, which --budget-usd, --budget-tokens or --budget-minutes
-    gives; 0 lifts it.
+    A run that has spent its budget needs a larger one: --budget-usd, --budget-tokens or --budget-minutes; 0 removes the
+    limit.
 
-    A run that others made needs permission: its code needs --trust, and each option that gives it more rights needs its
-    own flag.
+    A run made by others needs your permission: --trust for its code, and --unsafe, --platform-dir, -m and --analyst for
+    what its options ask for.
     """
     from kforge.cli import forging
 
@@ -152,20 +152,24 @@ def resume(
 def transfer(
     run: Annotated[str, typer.Argument(help="A run with a correct program: as `kforge runs` names it, or its folder.")],
     growth: Growth,
-    to: Annotated[str, typer.Option("--to", help="Names of the platforms to forge for, separated by commas.")],
+    to: Annotated[str, typer.Option("--to", help="Platforms to write programs for, separated by commas.")],
     compare: Annotated[
-        bool, typer.Option("--compare/--no-compare", help="Forge each without the program of the run, too.")
+        bool,
+        typer.Option(
+            "--compare/--no-compare",
+            help="For each platform, also forge without the run's program, to see what it is worth.",
+        ),
     ] = True,
     platform_dirs: PlatformDirs = None,
     trust: Trust = False,
     output: Output = None,
     json: Json = False,
 ) -> int:
-    """Forge the problem of a run for other platforms, with its best program as the reference implementation.
+    """Forge the problem of a run for other platforms, and show the agents the run's best program as the reference.
 
-    Prints how many programs each needed until one was correct, with the reference and without it. Started again, it
-    goes on where it was interrupted. Exit status: 0 all are correct with the reference, 1 not all, 75 waiting for
-    replies.
+    Prints for each platform how many programs were needed until one was correct, with the reference and without it. The
+    same command continues an interrupted transfer. Exit status: 0 with the reference a correct program was found for
+    every platform, 1 for some none was found, 75 waiting for replies.
     """
     from kforge.cli import transferring
 
@@ -279,18 +283,22 @@ def platforms(platform_dirs: PlatformDirs = None, json: Json = False) -> int:
 
 @app.command("new-platform")
 def new_platform(
-    name: Annotated[str, typer.Argument(help="Name of the platform, for -p.")],
+    name: Annotated[str, typer.Argument(help="Name of the new platform, as other commands take it with -p.")],
     into: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--into", help="Folder to write it into. Default: ~/.config/kforge/platforms."),
+        typer.Option(
+            "--into", help="Folder in which the platform's folder is made. Default: ~/.config/kforge/platforms."
+        ),
     ] = None,
     requires: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option("--requires", help="A Python package that it needs, by its import name. Repeatable."),
+        typer.Option(
+            "--requires", help="Import name of a Python package without which the platform is unavailable. Repeatable."
+        ),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Write the folder of a new platform, which works as it is."""
+    """Write the files of a new platform. Its example works at once, in plain PyTorch; put your kernel in its place."""
     from kforge.cli.new_platform import new_platform
 
     return new_platform(name, into, requires or [], json=json)
@@ -301,6 +309,7 @@ def new_platform(
 @grouped
 def doctor(
     names: Annotated[Optional[list[str]], typer.Argument(help="Platforms to check. Default: all.")] = None,  # noqa: UP045
+    platform: Annotated[str, typer.Option("-p", "--platform", help="The same as naming the platform.")] = "",
     calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure the device's peaks again.")] = False,
     unsafe: Unsafe = False,
     platform_dirs: PlatformDirs = None,
@@ -309,7 +318,8 @@ def doctor(
     """Build, run and verify each platform's single-shot example."""
     from kforge.cli.doctor import examine
 
-    return examine(names or [], platform_dirs or [], calibrate=calibrate, unsafe=unsafe, json=json)
+    named = [*(names or []), *([platform] if platform else [])]
+    return examine(named, platform_dirs or [], calibrate=calibrate, unsafe=unsafe, json=json)
 
 
 @app.command()

@@ -20,7 +20,17 @@ from kforge.cli.trusting import NOT_OURS, say_whose, whose
 from kforge.errors import InputError, RunError
 from kforge.models import Exchange
 from kforge.records import as_json
-from kforge.store import RunFolder, RunSummary, SuiteFolder, derived, index_url, list_runs, short_id, suite_paths
+from kforge.store import (
+    RunFolder,
+    RunSummary,
+    SuiteFolder,
+    derived,
+    find_folder,
+    index_url,
+    list_runs,
+    short_id,
+    suite_paths,
+)
 from kforge.store.folder import run_paths
 from kforge.suite.results import questions_of
 from kforge.visible import command
@@ -50,11 +60,11 @@ def show(name: str | None, *, root: Path | None, diff: bool = False, json: bool)
         name = latest(root)
         if not json:
             say(f"the latest in {root}: {name}")
-    if (suite := SuiteFolder.find(root, name)) is not None:
+    run = find_folder(root, name)
+    if isinstance(run, SuiteFolder):
         from kforge.cli import suites
 
-        return suites.show(suite, chosen.signing_key, json=json)
-    run = RunFolder.find(root, name)
+        return suites.show(run, chosen.signing_key, json=json)
     is_ours = run.is_all_signed(chosen.signing_key)
     status, questions = run.status(), Exchange(run.exchange).waiting()
     if json:

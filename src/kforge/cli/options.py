@@ -60,6 +60,10 @@ PlatformDirs = Annotated[
     Optional[list[Path]],  # noqa: UP045 - typer reads the annotation at run time
     typer.Option("--platform-dir", help="A folder of further platforms. Repeatable."),
 ]
+AllowedPlatformDirs = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option("--platform-dir", help="Allow a run made by others to use the platforms in this folder. Repeatable."),
+]
 Sets = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option("--set", help="NAME=VALUE: override a module-level constant of the problem. Repeatable."),
@@ -69,14 +73,20 @@ Memory = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else.")]
 Unsafe = Annotated[
-    bool, typer.Option("--unsafe", help="Run programs even where no sandbox works; results are labelled unsafe.")
+    bool,
+    typer.Option("--unsafe", help="Run programs without a sandbox if none works here; results get the label unsafe."),
 ]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Run the code of a run, suite or receipt that others made, with your rights.")
+    bool,
+    typer.Option(
+        "--trust", help="Run code of others, with your rights: of a run, suite or receipt that you did not make."
+    ),
 ]
 SameProblem = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--problem", help="Your own file of the problem: one that others made runs if it is the same."),
+    typer.Option(
+        "--problem", help="Your own copy of the problem: the code of others runs without --trust if it is the same."
+    ),
 ]
 Run = Annotated[str, typer.Argument(help="As `kforge runs` names it, or a run's or suite's folder.")]
 Output = Annotated[
@@ -89,7 +99,7 @@ RunsFolder = Annotated[
 ]
 MODEL_HELP = (
     "builtin (no model), replay:DIR, exchange, scripted:FILE, or PROVIDER:MODEL[@URL]. With commas an ensemble: each "
-    "model writes a first program, and the best is grown. "
+    "model writes a first program, and the best one is improved. "
     "Default: KFORGE_MODEL, the config file, or builtin."
 )
 
@@ -195,7 +205,9 @@ class Growth(Limits):
             "--rewrites/--no-rewrites", help="Let the built-in generator rewrite a problem by algebraic rules."
         ),
     ] = True
-    iterations: Annotated[int, typer.Option("-n", "--iterations", min=1, help="At most this many attempts.")] = 5
+    iterations: Annotated[
+        int, typer.Option("-n", "--iterations", min=1, help="Most attempts of a run, first program included.")
+    ] = 5
     target_speedup: Annotated[
         float,
         typer.Option(
@@ -203,7 +215,10 @@ class Growth(Limits):
         ),
     ] = 0.0
     replications: Annotated[
-        int, typer.Option("--replications", min=0, help="Evaluate the best this many times more, by fresh processes.")
+        int,
+        typer.Option(
+            "--replications", min=0, help="How often the best program is evaluated again, each time in fresh processes."
+        ),
     ] = 3
     sanitize: Annotated[
         bool,
@@ -233,7 +248,7 @@ class Material:
 
     seed: Annotated[
         Optional[Seed],  # noqa: UP045
-        typer.Option("--seed", help="smith: start from the built-in generator's program, and let the model go on."),
+        typer.Option("--seed", help="smith: the first program is the built-in generator's; the model improves it."),
     ] = None
     reference: Annotated[
         str,
@@ -310,8 +325,10 @@ class Selection:
         str, typer.Option("--range", help="Only problems with these numbers in their level, such as 1-20,35.")
     ] = ""
     tags: Annotated[str, typer.Option("--tags", help="Only problems of these families, categories or tags.")] = ""
-    sample: Annotated[int, typer.Option("--sample", min=0, help="Draw this many of them at random.")] = 0
-    seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0
+    sample: Annotated[
+        int, typer.Option("--sample", min=0, help="Use only this many problems, drawn at random. Default: 0, all.")
+    ] = 0
+    seed: Annotated[int, typer.Option("--seed", help="Number that decides which problems --sample draws.")] = 0
     form: Annotated[str, typer.Option("--format", help="Format of the suite. Default: recognized by its files.")] = ""
     weights: Annotated[
         Optional[Path],  # noqa: UP045
@@ -362,13 +379,14 @@ class Permission:
 
     trust: Trust = False
     problem: SameProblem = None
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Allow a run made by others to use no sandbox.")] = False
-    platform_dirs: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Option("--platform-dir", help="Allow a run made by others this folder of platforms. Repeatable."),
-    ] = None
+    unsafe: Annotated[
+        bool, typer.Option("--unsafe", help="Allow it for a run made by others that asks to run without a sandbox.")
+    ] = False
+    platform_dirs: AllowedPlatformDirs = None
     model: Annotated[str, typer.Option("-m", "--model", help="Allow a run made by others to ask this model.")] = ""
-    analyst: Annotated[str, typer.Option("--analyst", help="Allow it to ask this model for the analysis.")] = ""
+    analyst: Annotated[
+        str, typer.Option("--analyst", help="Allow a run made by others to ask this model for the analysis.")
+    ] = ""
 
 
 @dataclasses.dataclass(frozen=True)

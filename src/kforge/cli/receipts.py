@@ -146,7 +146,10 @@ def _check_names(evaluation: Evaluation, origin: str) -> None:
         try:
             compile_mode(compiled.identity)
         except ValueError as error:
-            raise InputError(f"{origin} does not say what it was compared with: {error}") from error
+            raise InputError(
+                f"{origin}: the comparison with torch.compile has no valid compile mode ({error}); the receipt is "
+                "damaged or was not made by kforge"
+            ) from error
 
 
 # --- whether a claim agrees with itself ---------------------------------------------------------------------

@@ -12,6 +12,7 @@ from kforge.cli.output.lines import note, plain, say, say_table
 from kforge.cli.output.suite_progress import SuiteProgress
 from kforge.cli.trusting import consent, say_whose, whose
 from kforge.errors import InputError
+from kforge.phrases import NOT_MEASURED, NOTHING, baselines_in_words
 from kforge.records import as_json
 from kforge.store import SuiteFolder
 from kforge.suite.results import BROKEN
@@ -131,11 +132,10 @@ def _notes(overall: Metrics, baselines: Sequence[str]) -> Iterator[str]:
     if any(gain.share is not None and gain.share < 1 for gain in overall.gains.values()):
         yield "in a geometric mean, a problem that is not proven faster counts as 1.00x"
     if (gain := overall.over_fastest) is not None:
-        either = " and ".join(words.BASELINES[each] for each in baselines)
-        yield f"proven faster than the faster of {either}, geometric mean: {_cell(gain)}"
+        yield f"proven faster than {baselines_in_words(baselines)}, geometric mean: {_cell(gain)}"
     gains = {words.BASELINES[name]: gain for name, gain in overall.gains.items()}
     for why, counts in (
-        ("because something disturbed the timing", {name: gain.not_measured for name, gain in gains.items()}),
+        ("because the timing is in doubt", {name: gain.not_measured for name, gain in gains.items()}),
         (
             "because the baseline did not run, or the program was emulated",
             {name: gain.not_compared for name, gain in gains.items()},
@@ -164,7 +164,7 @@ def table(title: str, overall: Metrics, families: dict[str, Metrics], baselines:
 def _cells(metrics: Metrics, baselines: Sequence[str]) -> list[str]:
     counted = str(metrics.done) if metrics.done == metrics.problems else f"{metrics.done} of {metrics.problems}"
     if not metrics.done:
-        return [counted, *["–"] * (1 + len(baselines))]  # noqa: RUF001 - nothing to tell, in a table
+        return [counted, *[NOTHING] * (1 + len(baselines))]
     return [counted, f"{metrics.correct:.0%}", *(_cell(metrics.gains[each]) for each in baselines)]
 
 
@@ -172,8 +172,8 @@ def _cell(gain: Gain) -> str:
     """Return the text of a cell, such as `77%, 1.91x`. If some problems were not measured, it has the number of
     measured ones: `77% of 12, 1.91x`."""
     if gain.share is None:
-        return "not measured"
-    of = f" of {gain.measured}" if gain.not_measured or gain.not_compared else ""
+        return NOT_MEASURED
+    of = f" of {gain.measured}" if gain.unknown else ""
     return f"{gain.share:.0%}{of}, {gain.geometric_mean:.2f}x"
 
 

@@ -14,6 +14,7 @@ from kforge.cli.output.lines import note, plain, say, say_table
 from kforge.cli.output.suite_progress import STILL_SECONDS
 from kforge.cli.trusting import consent
 from kforge.errors import InputError
+from kforge.phrases import NOTHING
 from kforge.records import EvaluationPolicy, as_json
 from kforge.run_options import choose_model, new_options, options_of
 from kforge.store import RunFolder
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from kforge.cli.options import Growth, Permission
     from kforge.run_options import RunOptions
     from kforge.settings import Settings
-
-ABSENT = "–"  # noqa: RUF001 - nothing to tell, in a table
 
 
 def transfer(
@@ -102,11 +101,11 @@ def _table(source: Source, found: Sequence[Carried]) -> Table:
 
 def _cells(each: Carried | None) -> tuple[str, str]:
     if each is None:
-        return ABSENT, ABSENT
+        return NOTHING, NOTHING
     state = each.result.state.replace("_", " ")
     if each.result.state == CORRECT and each.result.comparisons:
         state = f"{state}, {words.brief(each.result.comparisons[0])}"
-    return state, ABSENT if each.passes is None else str(each.passes)
+    return state, NOTHING if each.passes is None else str(each.passes)
 
 
 def _say_reasons(found: Sequence[Carried]) -> None:

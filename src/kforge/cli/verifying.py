@@ -44,7 +44,7 @@ SAME_PACE = 4.0
 
 
 @dataclass(frozen=True)
-class Comparability:
+class ClaimCheck:
     """The result of comparing a claim with its repetition, and the reasons if the two do not agree."""
 
     outcome: Literal["agrees", "does not agree", "not comparable"]
@@ -82,7 +82,7 @@ def verify(
     # one contradiction is enough: recomputing takes a while
     if found := next(filter(None, map(receipts.contradictions, claim.evidence)), None):
         reasons = tuple(f"the claim contradicts itself: {said}" for said in dict.fromkeys(found))
-        return _tell(Comparability("does not agree", reasons), claim, None, json=json)
+        return _tell(ClaimCheck("does not agree", reasons), claim, None, json=json)
     if not claim.is_ours:
         said = consent(proof.problem, Permission(trust=trust, problem=problem))
         admit_problem(proof.problem, claim.origin, said, claim.readable)
@@ -107,7 +107,7 @@ def verify(
     return _tell(compare(claimed, repeated), claim, repeated, json=json)
 
 
-def _tell(found: Comparability, claim: Claim, repeated: Evaluation | None, *, json: bool) -> int:
+def _tell(found: ClaimCheck, claim: Claim, repeated: Evaluation | None, *, json: bool) -> int:
     """Print the comparison and return its exit status. `repeated` is None if the program was not run."""
     claimed = claim.proof.evaluation
     digest = hashlib.sha256(claim.proof.candidate.source.encode()).hexdigest()
@@ -148,43 +148,43 @@ def _load(name: str, chosen: Settings) -> Claim:
     return receipts.of_run(RunFolder.find(chosen.runs, name), chosen.signing_key)
 
 
-def compare(claimed: Evaluation, repeated: Evaluation) -> Comparability:
-    """Compare a repetition with a claim. Another verdict or another speed means that they do not agree. A disturbed
-    measurement, or another device, means that they cannot be compared."""
+def compare(claimed: Evaluation, repeated: Evaluation) -> ClaimCheck:
+    """Compare a repetition with a claim. Another verdict or another speed means that they do not agree. A
+    measurement in doubt, or another device, means that they cannot be compared."""
     if claimed.verdict.state != repeated.verdict.state:
         said = f"it was {words.state(claimed.verdict)} and is {words.state(repeated.verdict)}"
-        return Comparability("does not agree", (said,))
+        return ClaimCheck("does not agree", (said,))
     if claimed.correct is None or repeated.correct is None:
         before, after = _kind(claimed.verdict), _kind(repeated.verdict)
         differs = (f"{before} is now {after}",) if before != after else ()
-        return Comparability("does not agree" if differs else "agrees", differs)
+        return ClaimCheck("does not agree" if differs else "agrees", differs)
     if (there := claimed.receipt.device) != (here := repeated.receipt.device):
         said = f"the claim was measured on {there}, the repetition on {here}"
-        return Comparability("not comparable", (said,))
-    differences, disturbances = list(_absurd(claimed.correct, repeated.correct)), list[str]()
+        return ClaimCheck("not comparable", (said,))
+    differences, doubts = list(_absurd(claimed.correct, repeated.correct)), list[str]()
     again = {each.baseline: each for each in repeated.correct.comparisons}
     for was in claimed.correct.comparisons:
         now = again.get(was.baseline)
         baseline = words.BASELINES[was.baseline]
         if now is None:
             differences.append(f"{baseline} could not be measured this time")
-        elif (disturbed := _disturbance(was, now)) is not None:
-            disturbances.append(disturbed)
+        elif (doubt := _doubt(was, now)) is not None:
+            doubts.append(doubt)
         elif (apart := difference(was.speedup, now.speedup)) is not None:
             differences.append(f"{apart}: {times(was.speedup)} over {baseline} is now {times(now.speedup)}")
         elif was.finding == "faster" and now.finding != "faster":
-            disturbances.append(f"the repetition does not show that it is faster: {times(now.speedup)} over {baseline}")
+            doubts.append(f"the repetition does not show that it is faster: {times(now.speedup)} over {baseline}")
     if differences:
-        return Comparability("does not agree", tuple(differences))
-    if disturbances:
-        return Comparability("not comparable", tuple(dict.fromkeys(disturbances)))
-    return Comparability("agrees")
+        return ClaimCheck("does not agree", tuple(differences))
+    if doubts:
+        return ClaimCheck("not comparable", tuple(dict.fromkeys(doubts)))
+    return ClaimCheck("agrees")
 
 
-def _disturbance(was: Comparison, now: Comparison) -> str | None:
+def _doubt(was: Comparison, now: Comparison) -> str | None:
     if was.doubt is not None:
-        return f"the claimed measurement was disturbed: {was.doubt}"
-    return None if now.doubt is None else f"the repetition was disturbed: {now.doubt}"
+        return f"the claimed measurement is in doubt: {was.doubt}"
+    return None if now.doubt is None else f"the repetition is in doubt: {now.doubt}"
 
 
 def _kind(verdict: Verdict) -> str:

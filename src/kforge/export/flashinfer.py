@@ -58,7 +58,8 @@ def workload(solution: Solution, tensors: NamedTensors) -> dict[str, Any]:
 
 
 def as_solution(solution: Solution, tensors: NamedTensors, name: str) -> dict[str, Any]:
-    """Return the solution with all its sources: the entry point, the program, and the runtime."""
+    """Return the solution document with all its source files: the entry point, the program, the reference, and the
+    copied part of `kforge.inline`."""
     sources: dict[str, str] = {
         "main.py": filled("flashinfer/main.py.j2", _values(solution, tensors)),
         "kernel.py": rewritten(solution.candidate.source, ".inline"),

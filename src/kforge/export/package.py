@@ -64,7 +64,7 @@ def facts(solution: Solution) -> dict[str, Any]:
         "claims": [one_line(line) for line in solution.claims()],
         "replications": solution.replications,
         "labels": [one_line(label) for label in solution.evaluation.labels],
-        "inputs": [_shape(each) for each in solution.workload.inputs],
+        "inputs": [_described(each) for each in solution.workload.inputs],
         "precision": receipt.precision,
         "versions": one_line(", ".join(f"{name} {version}" for name, version in receipt.versions.items())),
         "sandbox": one_line(receipt.sandbox),
@@ -74,7 +74,7 @@ def facts(solution: Solution) -> dict[str, Any]:
     }
 
 
-def _shape(tensor: TensorSpec) -> str:
+def _described(tensor: TensorSpec) -> str:
     return f"{tensor.dtype} of shape {tuple(tensor.shape)}"
 
 

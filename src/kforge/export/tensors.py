@@ -26,8 +26,11 @@ class NamedTensors:
 
     @classmethod
     def of(cls, solution: Solution) -> NamedTensors:
-        """Return the tensors of a solution's problem. Inputs are named as the parameters of `Model.forward`, where
-        each of these is one tensor."""
+        """Return the tensors of a solution's problem.
+
+        Inputs get the names of the parameters of `Model.forward`, or `x0`, `x1` ... if the number of parameters differs
+        from the number of tensors.
+        """
         workload, taken = solution.workload, set[str]()
         given = _parameters(solution.problem.source)
         own = given if len(given) == len(workload.inputs) else [f"x{i}" for i in range(len(workload.inputs))]

@@ -46,7 +46,8 @@ class RunLimits:
         return None
 
     def confirmed(self, stopped: str, best: Attempt | None, replication: Replication | None) -> str:
-        """Return why the loop stopped, after the best program was evaluated again: it may now miss the target."""
+        """Return the reason why the loop stopped. If the reason was the target speedup and the repeated evaluations of
+        the best program do not confirm it, the text says so."""
         if stopped != self._target_reached:
             return stopped
         if best is None or not self._is_target(best.comparisons):

@@ -42,7 +42,7 @@ class Workshop:
     """The generation agents on the further models of an ensemble."""
 
     def writer(self, root: int) -> Generator:
-        """Return the agent that writes the first program with this index, and all programs that are grown from it.
+        """Return the agent that writes the first program with this index, and all programs that descend from it.
 
         The models of an ensemble take turns in writing first programs.
         """

@@ -20,7 +20,7 @@ class Ceiling(Record):
     """None if no problem has a score."""
     problems: int
     """Number of problems with a score, failures included."""
-    cannot_tell: int
+    unknown: int
     """Number of problems with a correct program but no score: it was not timed or not profiled, or the measured
     roofline is above what the program does."""
 
@@ -28,7 +28,7 @@ class Ceiling(Record):
 def roofline_share(result: ProblemResult) -> float | None:
     """Return the least time that the device allows divided by the program's time, at most 1; 0 without a correct one.
 
-    None if it cannot be told: no timing, no profile, or a roofline that the program clearly passes.
+    None if it is unknown: no timing, no profile, or a roofline that the program clearly passes.
     """
     if not result.is_correct:
         return 0.0
@@ -54,7 +54,7 @@ def sol_score(seconds: float, baseline: float, least: float) -> float | None:
 def sol_of(result: ProblemResult, baseline: str = "eager") -> float | None:
     """Return the SOL score of a problem's best program against a baseline; 0 without a correct program.
 
-    None if it cannot be told: no undisturbed comparison, no believable roofline, or a baseline at the least time.
+    None if it is unknown: no undisturbed comparison, no believable roofline, or a baseline at the least time.
     """
     if not result.is_correct:
         return 0.0
@@ -80,4 +80,4 @@ def sol_scores(results: Sequence[ProblemResult], baseline: str = "eager", seed: 
 def _ceiling(results: Sequence[ProblemResult], score: Callable[[ProblemResult], float | None], seed: int) -> Ceiling:
     scores = [score(result) for result in results if result.is_done]
     known = [each for each in scores if each is not None]
-    return Ceiling(mean=mean_with_band(known, seed), problems=len(known), cannot_tell=len(scores) - len(known))
+    return Ceiling(mean=mean_with_band(known, seed), problems=len(known), unknown=len(scores) - len(known))

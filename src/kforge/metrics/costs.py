@@ -49,7 +49,8 @@ class Cost(Record):
 
 
 class CostPoint(Record):
-    """A point of a cost curve: with at most `spent` for each problem, `solved` problems have a correct program."""
+    """A point of a cost curve: the number of problems whose first correct program cost at most `spent`, in the unit of
+    the curve (dollars, tokens or seconds)."""
 
     spent: float
     solved: int

@@ -33,7 +33,7 @@ class Measure:
     scale: Scale
     """`share`: 0 or 1, compared by difference; `ratio`: positive, compared by quotient; `amount`: by difference."""
     value: Callable[[ProblemResult, Sequence[str]], float | None]
-    """Returns the number of one result against these baselines; None if it cannot be told."""
+    """Returns the number of one result against these baselines; None if it is unknown."""
     is_cost: bool = False
     """Whether less is better."""
 
@@ -84,7 +84,7 @@ class PairedTest(Record):
     """A key of `MEASURES`."""
     pairs: int
     """Number of problems for which both sides have the number."""
-    cannot_tell: int
+    unknown: int
     """Number of problems that both sides have finished, but whose number is unknown on a side."""
     differ: int
     """Number of pairs that differ."""
@@ -121,7 +121,7 @@ def paired_test(
     shared = [name for name in ours if name in theirs]
     pairs = [(a, b) for name in shared if (a := ours[name]) is not None and (b := theirs[name]) is not None]
     if not pairs:
-        return PairedTest(measure=measure, pairs=0, cannot_tell=len(shared), differ=0)
+        return PairedTest(measure=measure, pairs=0, unknown=len(shared), differ=0)
     values = np.asarray(pairs, dtype=np.float64)
     apart = values[:, 1] - values[:, 0]
     apart[np.isclose(values[:, 0], values[:, 1], rtol=1e-12, atol=0)] = (
@@ -132,7 +132,7 @@ def paired_test(
     return PairedTest(
         measure=measure,
         pairs=len(pairs),
-        cannot_tell=len(shared) - len(pairs),
+        unknown=len(shared) - len(pairs),
         differ=int(np.count_nonzero(apart)),
         base=back(values[:, 0].mean()),
         other=back(values[:, 1].mean()),
@@ -155,7 +155,7 @@ def adjusted(tests: Sequence[PairedTest]) -> list[PairedTest]:
 def _by_problem(
     results: Sequence[ProblemResult], measure: Measure, baselines: Sequence[str]
 ) -> dict[str, float | None]:
-    """Return the mean number of each finished problem, as a logarithm for a ratio; None if it cannot be told."""
+    """Return the mean number of each finished problem, as a logarithm for a ratio; None if it is unknown."""
     found: dict[str, list[float]] = {}
     for result in results:
         if result.is_done:

@@ -28,14 +28,16 @@ class FastPoint(Record):
     p: float
     share: Estimate
     """Share of problems whose median speedup is strictly over p, as KernelBench counts; at 0 the share of correct ones.
-    A disturbed measurement is not over any p but 0."""
+    A problem that was not measured is not over any p but 0."""
     over: int
     """Problems whose speedup is proven to be over p: the lower bound of the interval is."""
     not_over: int
     """Problems without a correct program, and those whose speedup is proven to be at most p."""
     cannot_tell: int
-    """Problems with a correct program for which neither is proven: the interval contains p, the measurement was
-    disturbed, or the program was not compared with the baseline."""
+    """Problems that were measured, and for which neither is proven: the interval contains p."""
+    not_measured: int
+    """Problems with a correct program for which nothing is known at this p: the measurement was disturbed, or the
+    program was not compared with the baseline."""
 
 
 class FastCurve(Record):
@@ -44,6 +46,10 @@ class FastCurve(Record):
     baselines: tuple[str, ...]
     """Each problem counts against the fastest of these baselines with which it was compared."""
     problems: int
+    measured: int
+    """Number of problems with a correct program and a measured speedup. Without any, the curve shows nothing."""
+    not_measured: int
+    """Number of problems with a correct program whose speedup is unknown."""
     points: tuple[FastPoint, ...]
     """Points by ascending p; empty if no problem is finished."""
 
@@ -59,6 +65,16 @@ class Bounds:
     median: float
     low: float
     high: float
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there is a correct program whose speedup is known."""
+        return self.low > CORRECT_ONLY
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is a correct program, and nothing but a bound of its speedup is known."""
+        return self.low == CORRECT_ONLY
 
 
 FAILED = Bounds(0.0, 0.0, 0.0)
@@ -85,23 +101,32 @@ def fast_curve(
     """Return fast_p over the finished problems for each threshold, in ascending order."""
     found = [bounds_of(result, baselines) for result in results if result.is_done]
     if not found:
-        return FastCurve(baselines=tuple(baselines), problems=0, points=())
+        return FastCurve(baselines=tuple(baselines), problems=0, measured=0, not_measured=0, points=())
     p = np.asarray(sorted(set(thresholds)), dtype=np.float64)
     medians, lows, highs = np.asarray([(each.median, each.low, each.high) for each in found]).T[:, :, None]
     is_over = (medians > p).astype(np.float64)
     shares, ends = is_over.mean(axis=0), bands(is_over, seed)
     over, not_over = (lows > p).sum(axis=0), (highs <= p).sum(axis=0)
+    unknown = np.asarray([each.is_unknown for each in found])[:, None]
+    not_measured = (unknown & (lows <= p) & (highs > p)).sum(axis=0)
     points = tuple(
         FastPoint(
             p=float(p[i]),
             share=Estimate(value=float(shares[i]), low=float(ends[0, i]), high=float(ends[1, i])),
             over=int(over[i]),
             not_over=int(not_over[i]),
-            cannot_tell=len(found) - int(over[i]) - int(not_over[i]),
+            cannot_tell=len(found) - int(over[i]) - int(not_over[i]) - int(not_measured[i]),
+            not_measured=int(not_measured[i]),
         )
         for i in range(len(p))
     )
-    return FastCurve(baselines=tuple(baselines), problems=len(found), points=points)
+    return FastCurve(
+        baselines=tuple(baselines),
+        problems=len(found),
+        measured=sum(each.is_measured for each in found),
+        not_measured=sum(each.is_unknown for each in found),
+        points=points,
+    )
 
 
 def fast_curves(results: Sequence[ProblemResult], baselines: Sequence[str], seed: int = 0) -> tuple[FastCurve, ...]:
@@ -113,8 +138,7 @@ def fast_curves(results: Sequence[ProblemResult], baselines: Sequence[str], seed
 def kept_speedup(result: ProblemResult, baselines: Sequence[str]) -> float | None:
     """Return the speedup for a user that keeps the original module unless the program is proven faster.
 
-    It is 1.0 for a failure, and None if it cannot be told: the measurement was disturbed, or the program was not
-    compared.
+    It is 1.0 for a failure, and None if it is unknown: the measurement was disturbed, or the program was not compared.
     """
     compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]
     if any(each.doubt is None and each.finding != "faster" for each in compared) or not result.is_correct:

@@ -1,7 +1,7 @@
 """Computes shares and means over the problems of a suite. Failed problems count.
 
 A problem without a program that is proven faster counts as 1.0 in a geometric mean, because its user keeps the
-original. A problem whose measurement was disturbed, or whose program was not compared with a baseline, counts as not
+original. A problem whose measurement is in doubt, or whose program was not compared with a baseline, counts as not
 measured: it is counted separately, and is not part of any share or mean.
 """
 
@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kforge.metrics.speedups import kept_speedup
 from kforge.records import Record
 
 if TYPE_CHECKING:
@@ -24,25 +25,30 @@ class Gain(Record):
 
     faster: int
     """Number of problems with a program that is proven faster: the lower bound of the interval is over 1.02, and
-    nothing disturbed the measurement."""
+    the measurement is not in doubt."""
     measured: int
     """Number of problems that were measured, including failures."""
     not_measured: int
-    """Number of problems with a correct program whose measurement was disturbed."""
+    """Number of problems with a correct program whose measurement is in doubt."""
     not_compared: int = 0
     """Number of problems with a correct program that was not compared with the baseline, for example because the
     baseline failed."""
     slower: int = 0
     """Number of problems with a correct program that is proven slower."""
     cannot_tell: int = 0
-    """Number of problems with a correct program that is neither proven faster nor slower: the interval leaves it open,
-    the measurement was disturbed, or the program was not compared. `faster`, `slower` and `cannot_tell` add up to the
-    problems with a correct program."""
+    """Number of problems with a correct program that was measured and is neither proven faster nor slower, because the
+    interval leaves it open. `faster`, `slower`, `cannot_tell`, `not_measured` and `not_compared` add up to the problems
+    with a correct program."""
     share: float | None = None
     """Share of the measured problems that are faster. None if there are correct programs but none was measured."""
     geometric_mean: float | None = None
     """Geometric mean of the median speedups of the measured problems. Failures, and programs not proven faster, count
     as 1.0. None if `share` is None."""
+
+    @property
+    def unknown(self) -> int:
+        """Number of problems with a correct program whose speedup is not known."""
+        return self.not_measured + self.not_compared
 
 
 class Metrics(Record):
@@ -82,27 +88,28 @@ def by_family(results: Sequence[ProblemResult], baselines: Sequence[str]) -> dic
 def _gain(done: Sequence[ProblemResult], baselines: Sequence[str]) -> Gain:
     """Return the results of the finished problems, each against the fastest of these baselines with which it was
     compared."""
-    faster, others, disturbed, absent, slower = list[float](), 0, 0, 0, 0
+    faster, slower, cannot_tell, in_doubt, not_compared = list[float](), 0, 0, 0, 0
     for result in done:
         compared = [each for baseline in baselines if (each := result.against(baseline)) is not None]
-        slower += any(each.finding == "slower" for each in compared)
-        if any(each.doubt is None and each.finding != "faster" for each in compared):
-            others += 1  # one baseline that the program does not beat is enough
-        elif any(each.doubt is not None for each in compared):
-            disturbed += 1
-        elif compared:
-            faster.append(min(each.speedup.median for each in compared))
-        elif result.is_correct:
-            absent += 1
+        speedup = kept_speedup(result, baselines)
+        if speedup is None:
+            in_doubt += bool(compared)
+            not_compared += not compared
+        elif speedup > 1.0:
+            faster.append(speedup)
+        elif any(each.finding == "slower" for each in compared):
+            slower += 1
+        else:
+            cannot_tell += result.is_correct
     counted = Gain(
         faster=len(faster),
-        measured=len(done) - disturbed - absent,
-        not_measured=disturbed,
-        not_compared=absent,
+        measured=len(done) - in_doubt - not_compared,
+        not_measured=in_doubt,
+        not_compared=not_compared,
         slower=slower,
-        cannot_tell=sum(result.is_correct for result in done) - len(faster) - slower,
+        cannot_tell=cannot_tell,
     )
-    if (disturbed or absent) and not faster and not others:
+    if counted.unknown and not (faster or slower or cannot_tell):
         return counted
     share, logs = len(faster) / counted.measured, sum(map(math.log, faster))
     return counted.model_copy(update={"share": share, "geometric_mean": math.exp(logs / counted.measured)})

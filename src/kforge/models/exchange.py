@@ -252,7 +252,7 @@ class ExchangedModel:
     def _own_price(self, usage: Usage) -> dict[str, object]:
         """Return the cost fields of a reply, by the user's own prices. Without token counts its cost is None."""
         cost = self.price.cost(usage.input_tokens, usage.output_tokens) if usage.input_tokens else None
-        return {"usage": usage.model_copy(update={"cost_usd": cost}), "prices": self.price.table}
+        return {"usage": usage.model_copy(update={"cost_usd": cost}), "prices": self.price.source}
 
     @property
     def price(self) -> Price:

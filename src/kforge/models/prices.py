@@ -39,8 +39,9 @@ class Price:
         return self.settings.price_in is not None
 
     @property
-    def table(self) -> str:
-        """Return where the price is from, with the date of that table."""
+    def source(self) -> str:
+        """Return the source of the price as text: the user's own price, or the name, version and date of the price
+        table."""
         return OWN_PRICES if self.is_own else price_table()
 
     def cost(self, input_tokens: int, output_tokens: int) -> float | None:

@@ -50,7 +50,7 @@ def _finalize(value: object) -> str:
     if isinstance(value, _Marked):
         return value
     if value is None:
-        raise TypeError("a prompt was given None for a fact that it prints")
+        raise TypeError("a variable that the prompt template prints is None")
     return str(value).translate(_MARKS)
 
 

@@ -42,7 +42,7 @@ class Trace(Record):
         return self.authored + self.library
 
     @property
-    def moments(self) -> int:
+    def total(self) -> int:
         """The sum of `authored`, `library` and `neither`, in the unit `unit`."""
         return self.telling + self.neither
 
@@ -101,7 +101,7 @@ class Evaluation(Record):
         """The verdict if it is `Correct`; otherwise None."""
         return self.verdict if isinstance(self.verdict, Correct) else None
 
-    def led_by(self, replication: Replication | None) -> Evaluation:
+    def with_timing_of(self, replication: Replication | None) -> Evaluation:
         """Return this evaluation with the combined timing of its repetitions; unchanged if there are none."""
         timing = replication.timing if replication is not None else None
         if timing is None or self.correct is None:

@@ -96,7 +96,7 @@ def render_page(view: ReportView, stories: Mapping[str, Story], notes: tuple[str
             notes=notes,
             tiles=list(tiles(view)),
             families=families(view),
-            figures=list(figures_of(view)),
+            figures=figures_of(view),
             style=Markup(style),  # noqa: S704 - ours
             script=Markup(code),  # noqa: S704 - ours
             style_hash=_hash(style),

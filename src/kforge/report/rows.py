@@ -11,7 +11,6 @@ from kforge.suite.results import NO_KERNEL, result_of, result_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from kforge.records import Attempt
     from kforge.store import Key
@@ -99,12 +98,3 @@ def _title(sources: Sequence[SourceView]) -> str:
     if len(names) > 3:
         names = [f"{len(sources)} runs and suites"]
     return f"{', '.join(names)} on {', '.join(places)}"
-
-
-def find_folder(root: Path, name: str) -> RunFolder | SuiteFolder:
-    """Return the run or suite that a user names, as `kforge runs` lists it, or by its folder.
-
-    Raises RunError if no run or suite has this name, or if the name fits several.
-    """
-    suite = SuiteFolder.find(root, name)
-    return suite if suite is not None else RunFolder.find(root, name)

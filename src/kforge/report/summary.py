@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.metrics import by_family, cost, kept_speedup, mean_speedup, roofline_shares, summarize
-from kforge.phrases import BASELINES, clock
+from kforge.phrases import BASELINES, NOT_MEASURED, NOTHING, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kforge.metrics import Estimate, Gain, Metrics
     from kforge.report.views import ReportView
-
-NOTHING = "–"  # noqa: RUF001 - a dash in the place of a number
-"""Shown where there is no number."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +37,11 @@ def tiles(view: ReportView) -> Iterator[Tile]:
         yield from _mean(f"mean over {BASELINES[baseline]}", view, (baseline,))
     if len(view.baselines) > 1:
         yield from _mean("mean over the faster of both", view, view.baselines)
-    roof = roofline_shares(view.results)
-    if roof.mean is not None and any(result.roofline is not None for result in view.results):
-        yield Tile(
-            "of the roofline", f"{roof.mean.value:.0%}", f"mean of {roof.problems}; {roof.cannot_tell} cannot tell"
-        )
+    # a failure has no distance from the roofline, so only correct programs count here
+    roof = roofline_shares([result for result in view.results if result.is_correct])
+    if roof.mean is not None:
+        unknown = f"; {roof.unknown} unknown" if roof.unknown else ""
+        yield Tile("of the roofline", f"{roof.mean.value:.0%}", f"mean of {_programs(roof.problems)}{unknown}")
     yield from _costs(view)
 
 
@@ -52,12 +49,23 @@ def _mean(label: str, view: ReportView, baselines: tuple[str, ...]) -> Iterator[
     """Yield the geometric mean with the number of problems in it. Problems whose speedup is unknown are left out."""
     mean = mean_speedup(view.results, baselines)
     if mean is not None:
-        told = sum(result.is_done and kept_speedup(result, baselines) is not None for result in view.results)
-        yield Tile(label, _times(mean.value), f"{_band(mean)}; geometric, of {told} that can be told")
+        kept = [kept_speedup(result, baselines) for result in view.results if result.is_done]
+        unknown = kept.count(None)
+        left_out = f" without {unknown} not measured" if unknown else ""
+        yield Tile(label, _times(mean.value), f"{_band(mean)}; geometric, of {len(kept) - unknown}{left_out}")
 
 
 def _gain(label: str, gain: Gain, done: int) -> Tile:
-    return Tile(label, f"{gain.faster} of {done}", f"proven; {gain.slower} slower, {gain.cannot_tell} cannot tell")
+    """Return the number of programs that are proven faster, of the problems that were measured."""
+    if gain.share is None:
+        return Tile(label, NOT_MEASURED, f"{_programs(gain.unknown)} not measured")
+    unknown = f"; {gain.unknown} of {done} not measured" if gain.unknown else ""
+    found = f"proven; {gain.slower} slower, {gain.cannot_tell} cannot tell{unknown}"
+    return Tile(label, f"{gain.faster} of {gain.measured}", found)
+
+
+def _programs(count: int) -> str:
+    return f"{count} correct program{'s' * (count != 1)}"
 
 
 def _costs(view: ReportView) -> Iterator[Tile]:
@@ -82,7 +90,7 @@ def families(view: ReportView) -> list[list[str]]:
     means = [f"mean over {BASELINES[name]}" for name in view.baselines]
     lines = [[name or "(none)", *_cells(metrics, view)] for name, metrics in found.items()]
     everything = ["all", *_cells(summarize(view.results, view.baselines), view)]
-    return [["family", "problems", "correct", *compared, "cannot tell", *means], *lines, everything]
+    return [["family", "problems", "correct", *compared, "cannot tell", NOT_MEASURED, *means], *lines, everything]
 
 
 def _cells(metrics: Metrics, view: ReportView) -> list[str]:
@@ -91,7 +99,7 @@ def _cells(metrics: Metrics, view: ReportView) -> list[str]:
         str(metrics.problems),
         f"{metrics.correct:.0%}" if metrics.done else NOTHING,
         *(str(gain.faster) if gain is not None else NOTHING for gain in gains),
-        str(gains[0].cannot_tell) if gains[0] is not None else NOTHING,
+        *((str(gains[0].cannot_tell), str(gains[0].unknown)) if gains[0] is not None else (NOTHING, NOTHING)),
         *(
             f"{gain.geometric_mean:.2f}x" if gain is not None and gain.geometric_mean is not None else NOTHING
             for gain in gains

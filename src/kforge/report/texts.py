@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kforge.metrics import roofline_share
-from kforge.phrases import BASELINES, brief, clock
-from kforge.report.summary import NOTHING, families, tiles
+from kforge.phrases import BASELINES, NOTHING, brief, clock, finding
+from kforge.report.summary import families, tiles
 from kforge.visible import visible
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ def _record(row: ProblemRow, view: ReportView) -> Iterator[object]:
         if each is None:
             yield from ("", "", "", "")
         else:
-            finding = each.finding if each.doubt is None else "not measured"
-            yield from (each.speedup.median, each.speedup.low, each.speedup.high, finding)
+            yield from (each.speedup.median, each.speedup.low, each.speedup.high, finding(each))
     yield result.program_seconds
     yield roofline_share(result) if result.is_correct else None
     yield from (result.attempts, result.seconds, result.device_seconds)

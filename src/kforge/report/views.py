@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from kforge.phrases import NOT_MEASURED, finding
 from kforge.records import Usage
 
 if TYPE_CHECKING:
@@ -61,9 +62,7 @@ class ProblemRow:
         if not self.result.is_correct:
             return self.result.state.replace("_", " ")
         eager = self.result.against("eager")
-        if eager is None or eager.doubt is not None:
-            return "not measured"
-        return eager.finding
+        return finding(eager) if eager is not None else NOT_MEASURED
 
 
 @dataclass(frozen=True)

@@ -47,15 +47,15 @@ def write_report(view: ReportView, path: Path, stories: Stories, key: Key) -> tu
     return tuple(notes)
 
 
-def write_figures(view: ReportView, folder: Path) -> list[Path]:
-    """Write the figures into a folder as SVG files for papers, and return their paths. Raises RunError if one cannot be
-    written."""
+def write_figures(view: ReportView, folder: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """Write the figures into a folder as SVG files for papers. Return their paths, and a sentence for each reason why
+    others are left out. Raises RunError if one cannot be written."""
     durable.make_folder(folder)
-    written = list[Path]()
-    for figure in figures_of(view):
+    figures, written = figures_of(view), list[Path]()
+    for figure in figures.drawn:
         written.append(folder / f"{figure.name}.svg")
         durable.write(written[-1], figure.for_paper())
-    return written
+    return written, figures.left_out
 
 
 def _chosen(view: ReportView, stories: Stories, notes: list[str]) -> Stories:

@@ -3,7 +3,7 @@
 linear       repair until correct, then improve the best program
 best-of:N    every step N times, and the best result is continued
 beam:K       the K best programs are improved side by side
-tree         every attempt is a node; the one with the highest expected gain is grown
+tree         every attempt is a node; the one with the highest expected gain is continued
 """
 
 from __future__ import annotations

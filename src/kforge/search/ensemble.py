@@ -1,4 +1,7 @@
-"""An ensemble: several models write a first program each, and the best correct one is grown."""
+"""Search strategy for several models: each writes a first program, and then another strategy continues.
+
+The linear strategy then improves the best correct program. If none is correct, it repairs the one that came furthest.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ class EnsembleSearch:
     def next_moves(self, attempts: Sequence[Attempt], exhausted: Set[int] = frozenset()) -> tuple[Move, ...]:
         """Return the first programs that are still to be written, and after them what the other strategy does.
 
-        The linear strategy goes on from its last attempt. Here it begins with the best of the first programs instead,
-        or with the one that came furthest where none is correct.
+        The linear strategy continues from its last attempt. Here it begins with the best of the first programs instead.
+        If none is correct, it begins with the one that came furthest.
         """
         if len(attempts) < self.writers:
             return (Write(),) * (self.writers - len(attempts))

@@ -43,7 +43,7 @@ def chain(attempts: Sequence[Attempt], leaf: Attempt) -> list[Attempt]:
 
 
 def root(attempts: Sequence[Attempt], leaf: Attempt) -> Attempt:
-    """Return the first program from which an attempt was grown, over all its rewrites and repairs."""
+    """Return the first program from which an attempt descends, over all its rewrites and repairs."""
     while leaf.parent is not None:
         leaf = attempts[leaf.parent]
     return leaf

@@ -95,7 +95,8 @@ class EvaluationService:
         try:
             size = len(source.encode())
         except UnicodeEncodeError:
-            raise InputError("the source holds half of a surrogate pair, which is not text") from None
+            said = "the source contains a lone surrogate (half of a UTF-16 pair), which is not text; remove it"
+            raise InputError(said) from None
         if not source.strip():
             raise InputError("the source is empty")
         if size > LARGEST_SOURCE:

@@ -129,7 +129,9 @@ def check_installed() -> None:
 def must_be_loopback(host: str) -> None:
     """Raise InputError for an address that other machines can reach: a server of kforge has no login."""
     if host not in LOOPBACK:
-        raise InputError(f"--host {host}: only this machine may connect, since nobody logs in; use an SSH tunnel to it")
+        raise InputError(
+            f"--host {host}: only this machine may connect, because there is no login; use an SSH tunnel to it"
+        )
 
 
 def url_of(host: str, port: int) -> str:

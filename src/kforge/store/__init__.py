@@ -4,7 +4,7 @@ from kforge.store.folder import RunFolder, run_paths
 from kforge.store.index import Index, Listing, index_url, list_runs
 from kforge.store.records import Budgets, Header, Option, RunSummary, short_id
 from kforge.store.signature import Key
-from kforge.store.suite import Breakdown, SuiteFolder, SuiteHeader, suite_paths
+from kforge.store.suite import Breakdown, SuiteFolder, SuiteHeader, find_folder, suite_paths
 from kforge.store.trust import Consent
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "RunSummary",
     "SuiteFolder",
     "SuiteHeader",
+    "find_folder",
     "index_url",
     "list_runs",
     "run_paths",

@@ -4,7 +4,8 @@
                         facts as JSON
 
 A valid signature proves that this user's kforge wrote the file, for one run, one problem and one outcome. A run that is
-reopened and ends again gets new facts. All facts can be derived again, so an invalid file is ignored and replaced.
+reopened and ends again gets new facts. All facts can be derived again, so an invalid file is ignored and replaced. So
+are all files while others can read the key; checks of trust, such as `RunFolder.hold_to`, report that.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import functools
 import hashlib
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from kforge import durable
-from kforge.errors import RunError
+from kforge.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,14 +38,13 @@ def read(run: Path, name: str, kind: type[R], key: Key, problem: str = "") -> R 
     """Return the facts of this name about a finished run. None if there are none that this key signed, or if their
     record type has changed.
 
-    `run` is the run's folder. `problem` is the digest of the problem that `keep` was given. Raises InputError if others
-    can read the key.
+    `run` is the run's folder. `problem` is the digest of the problem that `keep` was given.
     """
     content = _signed(run, name, key, problem)
     if content is None:
         return None
-    shape, _, text = content.partition(b"\n")
-    if shape != _shape(kind):
+    schema, _, text = content.partition(b"\n")
+    if schema != _schema_hash(kind):
         return None
     with suppress(ValidationError):
         return kind.from_json(text)
@@ -57,9 +57,10 @@ def is_kept(run: Path, key: Key, problem: str) -> bool:
 
 
 def keep(run: Path, name: str, facts: Record, key: Key, problem: str = "") -> None:
-    """Sign facts about a finished run and store them. Nothing is stored if the run's folder cannot be written."""
-    content = _shape(type(facts)) + b"\n" + facts.to_json().encode()
-    with suppress(RunError, OSError):
+    """Sign facts about a finished run and store them. Nothing is stored if the run's folder cannot be written, or if
+    others can read the key."""
+    content = _schema_hash(type(facts)) + b"\n" + facts.to_json().encode()
+    with suppress(InputError, RunError, OSError):
         purpose = _purpose(run, name, problem)
         if (signature := key.sign(purpose, content)) is not None:
             durable.make_folder(run / FOLDER, within=run)
@@ -68,7 +69,7 @@ def keep(run: Path, name: str, facts: Record, key: Key, problem: str = "") -> No
 
 def _signed(run: Path, name: str, key: Key, problem: str) -> bytes | None:
     """Return the content of the file after the signature; None if the key did not sign it."""
-    with suppress(RunError, OSError, UnicodeDecodeError):
+    with suppress(InputError, RunError, OSError, UnicodeDecodeError):
         signature, _, content = durable.read(run / FOLDER / name, most=LARGEST).partition(b"\n")
         if key.has_signed(_purpose(run, name, problem), content, signature.decode("ascii")):
             return content
@@ -82,7 +83,21 @@ def _purpose(run: Path, name: str, problem: str) -> str:
 
 
 @functools.cache
-def _shape(kind: type[Record]) -> bytes:
-    """Return a hash of a record type's JSON schema, which may differ in another version of kforge."""
-    schema = json.dumps(kind.model_json_schema(), sort_keys=True)
+def _schema_hash(kind: type[Record]) -> bytes:
+    """Return a hash of a record type's JSON schema, which may differ in another version of kforge. Docstrings, which
+    the schema has as descriptions, do not count."""
+    schema = json.dumps(_without_descriptions(kind.model_json_schema()), sort_keys=True)
     return hashlib.sha256(schema.encode()).hexdigest().encode()
+
+
+def _without_descriptions(schema: Any) -> Any:
+    """Return a JSON schema without its descriptions. A field named `description` stays: its value is a schema."""
+    if isinstance(schema, list):
+        return [_without_descriptions(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_descriptions(part)
+        for name, part in schema.items()
+        if name != "description" or not isinstance(part, str)
+    }

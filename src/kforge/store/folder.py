@@ -34,6 +34,7 @@ from kforge.errors import InputError, RunError
 from kforge.records import Attempt, Evaluation, Outcome, Record, best_attempt
 from kforge.store import lock, trust
 from kforge.store.carried import carry_images, carry_state, find_state, shown
+from kforge.store.naming import SUITE_HEADER, no_run
 from kforge.store.record_files import R, holds, is_file, is_folder, parse_record, read_bytes, read_record
 from kforge.store.records import FORMAT, Budgets, Header, RunSummary, Status, is_meant
 from kforge.store.signature import SIGNATURE
@@ -135,9 +136,9 @@ class RunFolder:
             return cls.open(root / matches[0])
         if matches:
             raise RunError(f"{shown(name)} could be any of {len(matches)} runs, the latest being {matches[-1]}")
-        if name and is_folder(Path(name)):
+        if name and is_folder(Path(name)) and not is_file(Path(name) / SUITE_HEADER):
             return cls.open(Path(name))  # raises the error that says why it is not a run
-        raise RunError(f"no run {shown(name)} in {root}; `kforge runs` lists all runs")
+        raise no_run(root, name)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -282,7 +283,7 @@ class RunFolder:
         best, outcome = self.best(), self.outcome()
         if best is None or best.evaluation is None:
             return None
-        return best.evaluation.led_by(outcome.replication if outcome is not None else None)
+        return best.evaluation.with_timing_of(outcome.replication if outcome is not None else None)
 
     def status(self) -> Status:
         """Return whether the run is finished, running, or interrupted."""

@@ -28,6 +28,7 @@ from kforge.records import Record
 from kforge.store import derived, lock, trust
 from kforge.store.carried import shown
 from kforge.store.folder import RunFolder, run_paths
+from kforge.store.naming import SUITE_HEADER
 from kforge.store.record_files import R, is_file, read_record, read_with_text
 from kforge.store.records import FolderName, Moment, Option, Status, is_meant, run_id
 from kforge.store.signature import SIGNATURE
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from kforge.store.signature import Key
     from kforge.store.trust import Consent
 
-HEADER = "suite.json"
 SUITE = "suite"
 """The purpose of a suite's signature, which is part of the signed text. A signature for another purpose is not
 valid."""
@@ -132,7 +132,7 @@ class SuiteFolder:
             text = header.to_json(indent=2)
             if key is not None:
                 key.write_signature(path / SIGNATURE, SUITE, text.encode(), within=path)
-            durable.write(path / HEADER, text)
+            durable.write(path / SUITE_HEADER, text)
         except InputError:
             shutil.rmtree(path, ignore_errors=True)
             raise
@@ -141,9 +141,9 @@ class SuiteFolder:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Return the suite in a folder. Raises RunError if it is missing, damaged or not a suite."""
-        if not (path / HEADER).is_file():
-            raise RunError(f"{path} is not a suite's folder: it has no {HEADER}")
-        header, text = read_with_text(path / HEADER, SuiteHeader)
+        if not (path / SUITE_HEADER).is_file():
+            raise RunError(f"{path} is not a suite's folder: it has no {SUITE_HEADER}")
+        header, text = read_with_text(path / SUITE_HEADER, SuiteHeader)
         return cls(path, header, text)
 
     @classmethod
@@ -152,7 +152,7 @@ class SuiteFolder:
 
         Raises RunError if the suite's header is damaged, or if the name fits several suites.
         """
-        if is_file(Path(name) / HEADER):
+        if is_file(Path(name) / SUITE_HEADER):
             return cls.open(Path(name))
         suites = [path for path in suite_paths(root) if is_meant(path.name, name)]
         exact = [path for path in suites if path.name == name]
@@ -279,4 +279,13 @@ class SuiteFolder:
 
 def suite_paths(root: Path) -> list[Path]:
     """Return the folders under a root that are suites, oldest first."""
-    return sorted(header.parent for header in root.glob(f"*/{HEADER}"))
+    return sorted(header.parent for header in root.glob(f"*/{SUITE_HEADER}"))
+
+
+def find_folder(root: Path, name: str) -> RunFolder | SuiteFolder:
+    """Return the run or suite that a user names, as `kforge runs` lists it, or by its folder.
+
+    Raises RunError if no run or suite has this name, or if the name fits several.
+    """
+    suite = SuiteFolder.find(root, name)
+    return suite if suite is not None else RunFolder.find(root, name)

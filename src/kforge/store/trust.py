@@ -79,17 +79,22 @@ def admit_options(options: Mapping[str, object], platform_dirs: tuple[str, ...],
     foreign = f"{origin} was not made by you on this machine, and"
     if options.get("unsafe", False) is not False and not consent.unsafe:
         raise RunError(f"{foreign} asks to run programs without a sandbox; if you want that, give --unsafe")
-    allowed = {_place(folder) for folder in consent.platform_dirs}
-    for folder in platform_dirs:
-        if _place(Path(folder)) not in allowed:
-            raise RunError(
-                f"{foreign} names a folder of platforms whose code would run; "
-                f"if you want that, give {command('--platform-dir', folder)}"
-            )
+    admit_platform_dirs(platform_dirs, origin, consent)
     for option, flag in (("model", "-m"), ("analyst", "--analyst")):
         name = str(options.get(option, ""))
         if name not in AT_HOME and name not in consent.models:
             raise RunError(f"{foreign} asks the model {name}; if you want that, give {command(flag, name)}")
+
+
+def admit_platform_dirs(folders: tuple[str, ...], origin: str, consent: Consent) -> None:
+    """Raise RunError for a folder of platforms that a run made by others names and that the user does not allow."""
+    allowed = {_place(folder) for folder in consent.platform_dirs}
+    for folder in folders:
+        if _place(Path(folder)) not in allowed:
+            raise RunError(
+                f"{origin} was not made by you on this machine, and names a folder of platforms whose code would run; "
+                f"if you want that, give {command('--platform-dir', folder)}"
+            )
 
 
 def folders_of(joined: object) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class BuildProcess:
     """A process that builds one problem after the other. If a problem crashes it, it is started again."""
 
     def __init__(self, orders: BuildOrders, environment: Mapping[str, str]) -> None:
-        self._workshop = orders
+        self._orders = orders
         # problems are UTF-8, whatever encoding the terminal has
         self._environment = {**environment, "PYTHONPATH": import_path(), "PYTHONUTF8": "1"}
         self._process: subprocess.Popen[str] | None = None
@@ -79,7 +79,7 @@ class BuildProcess:
     def build(self, problem: Problem) -> None:
         orders = [problem.to_json()]
         if self._process is None:
-            orders.insert(0, self._workshop.to_json())
+            orders.insert(0, self._orders.to_json())
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__], env=self._environment, encoding="utf-8",
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Reads the result of one problem of a suite from its folder."""
+"""Reads and caches the result of one problem of a suite, from the problem's folder."""
 
 from __future__ import annotations
 

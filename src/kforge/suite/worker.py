@@ -70,7 +70,7 @@ class SuiteWorker:
     """Works on one problem at a time, with one judge for all of them, because starting a judge takes seconds."""
 
     def __init__(self, orders: SuiteOrders, turns: WorkerTurns) -> None:
-        """`turns`: how it shares the machine with other workers."""
+        """`turns`: lets this worker have the machine alone (to time) or together with other workers (to build)."""
         self._orders = orders
         self._turns = turns
         self._judge: Judge | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.errors import RunError
+from kforge.phrases import NOT_MEASURED
 from kforge.store import RunFolder, SuiteFolder
 from kforge.web import folders
 
@@ -83,7 +84,7 @@ class RunList:
         if is_signed:
             run.hold_to(self._key)
         said = run.summary()
-        finding = "" if said.finding is None else "not measured" if said.doubt else said.finding
+        finding = "" if said.finding is None else NOT_MEASURED if said.doubt else said.finding
         nothing = "nothing correct" if said.status == "finished" else ""
         return Listed(
             kind="runs",

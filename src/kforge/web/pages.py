@@ -114,7 +114,7 @@ class Pages:
             rows.append({**document, "href": address} if has_story else document)
         return self._page(
             "suite.html.j2", view.title, f"/events/suites/{quote(name)}", view=view, notes=(), tiles=list(tiles(view)),
-            families=families(view), figures=list(figures_of(view)), rows=rows,
+            families=families(view), figures=figures_of(view), rows=rows,
             address=f"/suites/{quote(name)}", status=suite.status(), name=name, is_signed=view.sources[0].is_signed,
         )  # fmt: skip
 

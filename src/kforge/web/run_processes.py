@@ -104,8 +104,8 @@ class RunProcesses:
         self._one_at_a_time = threading.Lock()
 
     def start(self, wanted: NewRun) -> Job:
-        """Begin a run. Raises InputError for an unknown problem or model and for bad limits, ValueError for an unknown
-        strategy, and ServiceBusy while another run goes on."""
+        """Begin a run. Raises InputError for an unknown problem, model or search strategy and for bad limits, and
+        ServiceBusy while another run goes on."""
         problem = self.service.problem(wanted.problem)
         model = wanted.model or self.models[0]
         if model not in self.models:
@@ -114,7 +114,10 @@ class RunProcesses:
             raise InputError(f"iterations must be from 1 to {MOST_ITERATIONS}")
         if not 0 <= wanted.minutes < float("inf"):
             raise InputError("minutes must be 0 (no limit) or more")
-        strategy(wanted.search, 1)  # raises ValueError for an unknown one
+        try:
+            strategy(wanted.search)
+        except ValueError as error:
+            raise InputError(f"search: {error}") from None
         folder = self.service.settings.state / "served" / problem.digest[:16]
         file = folder / f"{problem.name.replace(os.sep, '_')}.py"
         durable.make_folder(folder)

@@ -13,7 +13,7 @@ from kforge.cli.output.lines import note, say, say_page
 from kforge.errors import InputError, RunError
 from kforge.models import Exchange
 from kforge.models.exchange import WRITTEN_REPLIES
-from kforge.store import RunFolder, SuiteFolder, run_paths, suite_paths
+from kforge.store import SuiteFolder, find_folder, run_paths, suite_paths
 from kforge.suite.results import questions_of
 from kforge.visible import command
 
@@ -123,11 +123,11 @@ def answer(name: str, path: str, file: Path | None, *, root: Path | None, folder
 
 def _asked(root: Path, name: str) -> Iterator[Asked]:
     """Yield the questions of a run or suite. Raises RunError if no run or suite has this name."""
-    if (suite := SuiteFolder.find(root, name)) is not None:
-        yield from _of_suite(suite)
+    folder = find_folder(root, name)
+    if isinstance(folder, SuiteFolder):
+        yield from _of_suite(folder)
     else:
-        run = RunFolder.find(root, name)
-        yield from (Asked(each.name, run.path, each) for each in Exchange(run.exchange).questions())
+        yield from (Asked(each.name, folder.path, each) for each in Exchange(folder.exchange).questions())
 
 
 def _of_suite(suite: SuiteFolder) -> Iterator[Asked]:

@@ -10,7 +10,7 @@ from kforge.cli.output import documents
 from kforge.cli.output.lines import note
 from kforge.errors import InputError, RunError
 from kforge.service.trajectories import trajectory
-from kforge.store import RunFolder, SuiteFolder
+from kforge.store import RunFolder, find_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ def write(names: list[str], to: Path | None, *, root: Path | None, json: bool) -
     Raises InputError for an unknown run, and RunError for a named run that is not finished or damaged.
     """
     if json and to is None:
-        raise InputError("--json needs --to FILE: the trajectories themselves go to standard output without it")
+        raise InputError("--json needs --to FILE: without --to, the trajectories themselves go to standard output")
     where = root or settings.load().runs
     runs = [run for name in names for run in _runs(where, name)]
     lines = [encoding.dumps(each, allow_nan=False) + "\n" for run in runs for each in trajectory(run)]
@@ -39,13 +39,13 @@ def write(names: list[str], to: Path | None, *, root: Path | None, json: bool) -
 def _runs(root: Path, name: str) -> Iterator[RunFolder]:
     """Yield the run of this name, or the finished runs of the suite of this name. Print a note for each run of the
     suite that is left out."""
-    suite = SuiteFolder.find(root, name)
-    if suite is None:
-        yield RunFolder.find(root, name)
+    folder = find_folder(root, name)
+    if isinstance(folder, RunFolder):
+        yield folder
         return
-    for task in suite.header.tasks:
+    for task in folder.header.tasks:
         try:
-            run = suite.run_of(task)
+            run = folder.run_of(task)
             if run is not None and run.outcome() is not None:
                 yield run
                 continue

@@ -117,7 +117,7 @@ def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterat
     count = len(again.speedups)
     evaluations = f"{count} further evaluation{'s' * (count > 1)} by fresh processes"
     if 0 < again.disturbed < count:
-        evaluations = f"{count - again.disturbed} of {evaluations}; the others were disturbed, and are left out"
+        evaluations = f"{count - again.disturbed} of {evaluations}; the others are in doubt, and left out"
     lowest = f"; lowest {again.lowest:.2f}x" if count - again.disturbed > 1 else ""
     yield f"  from {evaluations}{lowest}"
     yield f"  when it was chosen: {brief(attempt.comparisons[0])}"
@@ -159,7 +159,7 @@ def summary(run: RunSummary) -> str:
     if run.speedup is None:
         return "nothing correct" if run.status == "finished" else "nothing correct yet"
     if run.doubt is not None:
-        return f"speedup not measured (disturbed; {run.speedup.median:.2f}x over eager seen)"
+        return f"speedup not measured (in doubt; {run.speedup.median:.2f}x over eager seen)"
     return f"{times(run.speedup)} over eager, {run.finding}"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from kforge.cli.options import Json, RunsFolder, Trust, finite
+from kforge.cli.options import AllowedPlatformDirs, Json, Permission, RunsFolder, Trust, finite
 
 
 class ExportFormat(StrEnum):
@@ -33,20 +33,24 @@ class StoryChoice(StrEnum):
 
 def export(
     run: Annotated[str, typer.Argument(help="A run with a correct program: as `kforge runs` names it, or its folder.")],
-    folder: Annotated[Path, typer.Option("-o", "--output", help="New folder to write into.")],
+    folder: Annotated[Path, typer.Option("-o", "--output", help="Folder to write into; it must be new or empty.")],
     form: Annotated[
-        ExportFormat, typer.Option("--as", help="package: installable, runs without kforge; or another suite's format.")
+        ExportFormat,
+        typer.Option(
+            "--as", help="package: an installable Python package. The others are the formats of those suites and hubs."
+        ),
     ] = ExportFormat.PACKAGE,
     trust: Trust = False,
+    platform_dirs: AllowedPlatformDirs = None,
     json: Json = False,
 ) -> int:
-    """Write the best program of a run so that it works without kforge.
+    """Write the best program of a run as files that work without kforge.
 
     Exit status: 0 it was written, 1 the run has no correct program.
     """
     from kforge.cli.results import exporting
 
-    return exporting.export(run, folder, form.value, trust=trust, json=json)
+    return exporting.export(run, folder, form.value, Permission(trust=trust, platform_dirs=platform_dirs), json=json)
 
 
 def compare(

@@ -11,6 +11,7 @@ from kforge.cli.output.display import open_progress
 from kforge.cli.output.lines import plain, say, say_table
 from kforge.cli.trusting import hold_to_own, say_whose, whose
 from kforge.errors import InputError
+from kforge.phrases import NOTHING
 from kforge.records import Usage, as_json
 from kforge.session import open_judge, usable_platform
 from kforge.store import RunFolder, short_id
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kforge.records import Candidate, HeadToHead
     from kforge.settings import Settings
 
-NOT_MEASURED = (
+NOT_HEAD_TO_HEAD = (
     "not measured head to head: the speedups were measured at different times, so a difference may be the machine's"
 )
 
@@ -78,7 +79,7 @@ def _standing(runs: list[RunFolder], measured: HeadToHead | None) -> str:
         return "not measured head to head: the problems differ"
     if first == second:
         return "no difference in speed: the best programs are the same"
-    return NOT_MEASURED
+    return NOT_HEAD_TO_HEAD
 
 
 def _measured(runs: list[RunFolder], chosen: Settings, *, trust: bool) -> HeadToHead:
@@ -134,7 +135,7 @@ def _facts(run: RunFolder) -> dict[str, Any]:
         "attempts": str(len(run.attempts())),
         "best": f"attempt {best.index}" if best is not None else "nothing correct",
         "a call": words.duration(timing.seconds.median) if timing is not None else "not timed",
-        **{f"over {name}": over.get(key, "–") for key, name in words.BASELINES.items()},  # noqa: RUF001
+        **{f"over {name}": over.get(key, NOTHING) for key, name in words.BASELINES.items()},
         "cost": words.cost(usage) if usage.requests else "no model calls",
         "time": words.clock(outcome.seconds) if outcome is not None else "not finished",
     }

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from kforge import settings
 from kforge.cli import INTERRUPTED, WAITING
-from kforge.cli.output import documents, words
+from kforge.cli.output import documents
 from kforge.cli.output.lines import note, plain, say, say_table
 from kforge.cli.output.suite_progress import SuiteProgress
 from kforge.experiment import ExperimentSession, compare, read_experiment
 from kforge.metrics import MEASURES, NO_DIFFERENCE
 from kforge.metrics import WAITING as WAITS
+from kforge.phrases import NOT_MEASURED, NOTHING, baselines_in_words
 from kforge.records import as_json
 from kforge.visible import command
 
@@ -104,7 +105,7 @@ def table(experiment: Experiment, arms: Sequence[ArmReport]) -> Table:
     title = f"{experiment.file.name}: {experiment.suite} on {experiment.arms[0].options.platform}"
     made = Table(title=plain(title, "table.title"), title_justify="left")
     made.add_column("arm")
-    for name in ("correct", "faster", "slower", "cannot tell", "geometric mean"):
+    for name in ("correct", "faster", "slower", "cannot tell", NOT_MEASURED, "geometric mean"):
         made.add_column(name, justify="right", no_wrap=name == "geometric mean")
     for arm in arms:
         made.add_row(plain(arm.name), *_cells(arm, len(experiment.baselines)))
@@ -114,12 +115,12 @@ def table(experiment: Experiment, arms: Sequence[ArmReport]) -> Table:
 def _cells(arm: ArmReport, baselines: int) -> list[str]:
     metrics = arm.metrics
     if not metrics.done:
-        return ["0 of 0", "–", "–", "–", "–"]  # noqa: RUF001 - nothing to tell, in a table
+        return ["0 of 0", *[NOTHING] * 5]
     gain = metrics.over_fastest if baselines > 1 else next(iter(metrics.gains.values()))
     assert gain is not None
-    mean = f"{arm.mean.value:.2f}x ({arm.mean.low:.2f} to {arm.mean.high:.2f})" if arm.mean else "not measured"
+    mean = f"{arm.mean.value:.2f}x ({arm.mean.low:.2f} to {arm.mean.high:.2f})" if arm.mean else NOT_MEASURED
     correct = f"{round(metrics.correct * metrics.done)} of {metrics.done}"
-    counts = [str(each) for each in (gain.faster, gain.slower, gain.cannot_tell)]
+    counts = [str(each) for each in (gain.faster, gain.slower, gain.cannot_tell, gain.unknown)]
     return [correct, *counts, mean]
 
 
@@ -127,9 +128,7 @@ def lines(experiment: Experiment, outcome: Comparisons) -> Iterator[str]:
     """Yield what each arm cost, and its comparison with the first one, a line for each measure."""
     for arm in outcome.arms:
         yield f"{arm.name}: {spent(arm.cost)}"
-    over = " and ".join(words.BASELINES[each] for each in experiment.baselines)
-    over = f"the faster of {over}" if len(experiment.baselines) > 1 else over
-    yield f"speedups are over {over}; what is not proven faster counts as 1.00x"
+    yield f"speedups are over {baselines_in_words(experiment.baselines)}; what is not proven faster counts as 1.00x"
     if outcome.comparisons:
         yield (
             f"each against {outcome.arms[0].name}, problem by problem; 95 % intervals by bootstrap, p by a paired "
@@ -152,7 +151,7 @@ def spent(cost: Cost) -> str:
 def told(test: PairedTest) -> str:
     """Return one test in words: the two values, their difference with its interval, p, and the finding."""
     measure = MEASURES[test.measure]
-    apart = f", {test.cannot_tell} cannot tell" if test.cannot_tell else ""
+    apart = f", {test.unknown} unknown" if test.unknown else ""
     if test.difference is None or test.base is None or test.other is None:
         return f"{measure.label}: no problem was measured in both arms{apart}: {NO_DIFFERENCE}"
     low, high = test.difference.low, test.difference.high

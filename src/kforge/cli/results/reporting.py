@@ -9,9 +9,10 @@ from kforge import settings
 from kforge.cli.output import documents
 from kforge.cli.output.lines import note, say
 from kforge.errors import InputError
-from kforge.report.rows import find_folder, read_report
+from kforge.report.rows import read_report
 from kforge.report.summary import tiles
 from kforge.report.writing import write_figures, write_report
+from kforge.store import find_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +48,10 @@ def report(request: ReportRequest, *, root: Path | None, json: bool) -> int:
             note(remark)
         written["report"] = str(request.output)
     if request.figures is not None:
-        for path in write_figures(view, request.figures):
-            written[path.stem] = str(path)
+        paths, left_out = write_figures(view, request.figures)
+        written |= {path.stem: str(path) for path in paths}
+        for remark in left_out:
+            note(remark)
     if json:
         documents.print_json(
             {"title": view.title, "problems": len(view.problems), "files": written, "summary": _numbers(view)}

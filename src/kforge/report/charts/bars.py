@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kforge.phrases import NOT_MEASURED
 from kforge.report.charts.palette import colour_class
 from kforge.report.charts.svg import (
     FLOOR,
@@ -29,20 +30,24 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-ORDER = ("faster", "cannot tell", "slower", "not measured")
+ORDER = ("faster", "cannot tell", "slower")
 """Findings from the bottom of a bar to its top."""
 PARTS = 4
 """Bars for each doubling of the speedup: wide enough to be seen, narrow enough to show a shape."""
-ROOM = 58
-"""Width of the column on the left for problems without a speedup."""
+ROOM = 118
+"""Width of the columns on the left for problems without a speedup."""
+APART = {"none": ("generation-failure", 20), NOT_MEASURED: ("not-measured", 70)}
+"""Problems without a speedup: the colour of each kind, and the middle of its column from the left edge of the plot."""
 
 
-def distribution(speedups: Sequence[tuple[float, str]], others: int, label: str) -> Markup:
+def distribution(speedups: Sequence[tuple[float, str]], none: int, not_measured: int, label: str) -> Markup:
     """Draw the number of problems by their speedup over a baseline.
 
-    `speedups` holds the median and the finding of each correct program that was timed; `others` is the number of
-    problems that have none, which get a bar of their own. `label` names the baseline.
+    `speedups` holds the median and the finding of each correct program that was measured. `none` is the number of
+    problems without a correct program, and `not_measured` that of problems whose program was not measured: both have
+    bars of their own. `label` names the baseline.
     """
+    apart = {"none": none, NOT_MEASURED: not_measured}
     bins: Counter[tuple[int, str]] = Counter()
     for value, finding in speedups:
         bins[math.floor(math.log2(value) * PARTS + 1e-9), finding] += 1
@@ -51,7 +56,7 @@ def distribution(speedups: Sequence[tuple[float, str]], others: int, label: str)
     totals: Counter[int] = Counter()
     for (place, _), count in bins.items():
         totals[place] += count
-    high = rounds(max([others, *totals.values(), 1]))
+    high = rounds(max([*apart.values(), *totals.values(), 1]))
     whole = [value for value in high if value == int(value)]
     x = AxisScale(ticks[0], ticks[-1], LEFT + ROOM, WIDTH - RIGHT, is_log=True)
     y = AxisScale(0, high[-1], FLOOR, TOP)
@@ -81,20 +86,15 @@ def distribution(speedups: Sequence[tuple[float, str]], others: int, label: str)
             )
             below += count
     parts.append(tag("line", x1=x(1), x2=x(1), y1=TOP, y2=FLOOR, class_="one"))
-    if others:
-        parts.append(
-            tag(
-                "rect",
-                tag("title", f"{others} without a speedup"),
-                x=LEFT + 8,
-                y=y(others),
-                width=26,
-                height=FLOOR - y(others),
-                class_="f-generation-failure soft",
-            )
-        )
-        parts.append(text(LEFT + 21, y(others) - 4, str(others), anchor="middle", class_="strong"))
-    parts.append(text(LEFT + 21, FLOOR + 15, "none", anchor="middle", class_="muted"))
+    for name, count in apart.items():
+        colour, middle = APART[name]
+        if count:
+            height = FLOOR - y(count)
+            about = tag("title", f"{count} {name}")
+            where: dict[str, float] = {"x": LEFT + middle - 13, "y": y(count), "width": 26, "height": height}
+            parts.append(tag("rect", about, class_=f"f-{colour} soft", **where))
+            parts.append(text(LEFT + middle, y(count) - 4, str(count), anchor="middle", class_="strong"))
+        parts.append(text(LEFT + middle, FLOOR + 15, name, anchor="middle", class_="muted"))
     seen = [finding for finding in ORDER if any(kind == finding for _, kind in bins)]
     at = x.end
     for finding in reversed(seen):

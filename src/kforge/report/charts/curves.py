@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kforge.phrases import BASELINES
 from kforge.report.charts.palette import colour_class
 from kforge.report.charts.svg import (
     FLOOR,
@@ -35,17 +36,20 @@ if TYPE_CHECKING:
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Ticks of an axis of shares."""
-CURVE_NAMES = {"eager": "eager", "compile": "torch.compile"}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A step curve with a name. `band` holds x values, each with the lower and the upper bound from there on."""
+    """A step curve. `band` holds x values, each with the lower and the upper bound from there on."""
 
-    label: str
     colour: str
     points: Sequence[tuple[float, float]]
     band: Sequence[tuple[float, float, float]] = ()
+
+
+def name_of(curve: FastCurve) -> str:
+    """Return the name of the baselines that a curve is over."""
+    return BASELINES[curve.baselines[0]] if len(curve.baselines) == 1 else "the faster of both"
 
 
 def percent(share: float) -> str:
@@ -80,7 +84,7 @@ def fast_p(curves: Sequence[FastCurve]) -> Markup:
     """Draw the share of problems that are strictly over each speedup: a step curve with its band for each baseline.
 
     The value at p = 0, the share of correct programs, is a mark at the left edge, because a logarithmic axis has no
-    zero.
+    zero. A curve of a baseline against which nothing was measured is left out.
     """
     measured = [point.p for curve in curves for point in curve.points if point.p > 0 and point.share.value > 0]
     highest = max(2.0, max(measured, default=1.0) * 1.1)
@@ -97,19 +101,16 @@ def fast_p(curves: Sequence[FastCurve]) -> Markup:
     for curve in curves:
         points = [point for point in curve.points if point.p > 0]
         zero = curve.at(0.0)
-        name = CURVE_NAMES[curve.baselines[0]] if len(curve.baselines) == 1 else "faster of both"
         colour = curve.baselines[0] if len(curve.baselines) == 1 else "fastest"
         at_one = curve.at(1.0)
-        if not points or zero is None or at_one is None:
+        if not points or not curve.measured or zero is None or at_one is None:
             continue
         drawn.append(
-            Curve(
-                name, colour, [(p.p, p.share.value) for p in points], [(p.p, p.share.low, p.share.high) for p in points]
-            )
+            Curve(colour, [(p.p, p.share.value) for p in points], [(p.p, p.share.low, p.share.high) for p in points])
         )
         parts.append(tag("circle", cx=LEFT + 6, cy=y(zero.share.value), r=3, class_="f-correct"))
         names.append(colour)
-        sure.append(f"{name} {at_one.share.value:.0%}")
+        sure.append(f"{name_of(curve)} {at_one.share.value:.0%}")
         places.append(y(at_one.share.value))
     parts.append(_drawn(drawn, x, y))
     parts.append(text(LEFT + 6, FLOOR + 15, "0", anchor="middle", class_="muted"))
@@ -130,7 +131,7 @@ def solved(points: Sequence[CostPoint], label: str, spell: Callable[[float], str
     parts = [
         y_axis(y, SHARES, percent, "share of problems with a correct program", x.end),
         x_axis(x, ticks, spell, label, FLOOR),
-        _drawn([Curve("", "correct", corners)], x, y),
+        _drawn([Curve("correct", corners)], x, y),
     ]
     if points:
         last = points[-1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from kforge.metrics import ENDED
+from kforge.metrics import ENDED, NO_ATTEMPT, START
 from kforge.report.charts.palette import colour_class
 from kforge.report.charts.svg import HEIGHT, WIDTH, chart, spread, tag, text
 
@@ -21,8 +21,10 @@ STATES = (
 )  # fmt: skip
 """States from the top of a column to its bottom: the best state first."""
 REST = "ended as "
-"""Prefix of the states of problems whose run has ended: `ended as correct`."""
-ORDER = tuple(f"{REST}{state}" for state in STATES[:2]) + STATES + tuple(f"{REST}{state}" for state in STATES[2:])
+"""Prefix of the states of problems whose run has ended: `ended as correct`. Without any attempt it is `no_attempt`."""
+ORDER = (
+    *(f"{REST}{state}" for state in STATES[:2]), *STATES, *(f"{REST}{state}" for state in STATES[2:]), NO_ATTEMPT
+)  # fmt: skip
 """All states from the top of a column to its bottom; those of ended runs are at the top and at the bottom."""
 LARGEST = 10
 """Most iterations that are drawn. More columns would be too narrow to follow."""
@@ -72,25 +74,30 @@ def state_flow(changes: Sequence[StateChange]) -> Markup:
         )
     for index, x in enumerate(across):
         parts.append(text(x, FLOOR + 15, str(index), anchor="middle", class_="muted"))
-    parts.append(text(left - BAR / 2, TOP - 9, f"{total} problems", class_="muted"))
+    parts.append(text(left - BAR / 2, TOP - 9, f"{total} problem{'s' * (total != 1)}", class_="muted"))
     parts.append(text(across[-1] + BAR, FLOOR + 15, "iteration", class_="muted"))
     parts += _labels(counts, tops, last, across[-1], height)
     return chart("States of problems in each iteration", *parts)
 
 
 def _at_rest(state: str) -> str:
-    return f"{REST}{state}"
+    """Return the state of a problem after its run has ended."""
+    return f"{REST}{state}" if state != START else NO_ATTEMPT
+
+
+def _is_at_rest(state: str) -> bool:
+    return state.startswith(REST) or state == NO_ATTEMPT
 
 
 def _colour(state: str, *, pale: bool = True) -> str:
     """Return the classes of a state; `pale` makes those pale in which runs have ended."""
-    return f"f-{colour_class(state.removeprefix(REST))}{' soft' if pale and state.startswith(REST) else ''}"
+    return f"f-{colour_class(state.removeprefix(REST))}{' soft' if pale and _is_at_rest(state) else ''}"
 
 
 def _keep_ended(counts: dict[tuple[int, str], int], ribbons: dict[tuple[int, str, str], int], last: int) -> None:
     """Count a problem that has ended in every later column as well."""
     for index in range(1, last + 1):
-        for state in [state for at, state in counts if at == index - 1 and state.startswith(REST)]:
+        for state in [state for at, state in counts if at == index - 1 and _is_at_rest(state)]:
             counts[index, state] += counts[index - 1, state]
             ribbons[index, state, state] += counts[index - 1, state]
 
@@ -137,7 +144,7 @@ def _ribbons(
                 "path",
                 tag("title", said),
                 d=outline,
-                class_=f"{'rest' if before.startswith(REST) else 'ribbon'} {_colour(after, pale=False)}",
+                class_=f"{'rest' if _is_at_rest(before) else 'ribbon'} {_colour(after, pale=False)}",
             )
         )
     return drawn
@@ -153,5 +160,5 @@ def _labels(
     for state, y in zip(states, spread(middles, 14, TOP + 6, FLOOR), strict=True):
         said = f"{counts[last, state]} {state.replace('_', ' ')}"
         colour = colour_class(state.removeprefix(REST))
-        drawn.append(text(x + BAR, y, said, class_=f"f-{colour}" if state.startswith(REST) else f"f-{colour} strong"))
+        drawn.append(text(x + BAR, y, said, class_=f"f-{colour}" if _is_at_rest(state) else f"f-{colour} strong"))
     return drawn
