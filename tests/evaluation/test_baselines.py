@@ -84,24 +84,30 @@ def test_what_is_in_doubt_is_kept_for_an_hour_and_the_rest_for_good(
             asked.append(instance)
             return CompileBaseline(identity="", **found)
 
-    def sitting() -> CompileBaselines:
+    def process() -> CompileBaselines:
         workers: Any = SimpleNamespace(measurements=Measurements(tmp_path))
         return Measured(workers)
 
     asked: list[Any] = []
-    first, problem = sitting(), cast("Any", "problem")
+    first, problem = process(), cast("Any", "problem")
     assert first.baseline(problem) == first.baseline(problem)
     assert len(asked) == 1
-    sitting().baseline(problem)
+    process().baseline(problem)
     assert len(asked) == 1, "another process of the same run measures nothing"
-    later = time.time() + baselines.KEPT_SECONDS + 1
-    monkeypatch.setattr(time, "time", lambda: later)
-    sitting().baseline(problem)
-    assert len(asked) == (1 if lasts else 2)
+    now = [time.time() + baselines.KEPT_SECONDS + 1]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    first.baseline(problem)
+    assert len(asked) == (1 if lasts else 2), "the process that measured it forgets it after the hour, too"
+    first.baseline(problem)
+    process().baseline(problem)
+    assert len(asked) == (1 if lasts else 2), "measured again once, and then kept for another hour"
+    now[0] += baselines.KEPT_SECONDS + 1
+    process().baseline(problem)
+    assert len(asked) == (1 if lasts else 3), "another process measures again, too"
 
 
 def test_a_failure_that_an_earlier_kforge_kept_is_measured_again(tmp_path: Path) -> None:
-    Measurements(tmp_path).put(CompileBaseline(identity="", unavailable="no g++"), "d", lasting=True)
+    Measurements(tmp_path).put(CompileBaseline(identity="", unavailable="no g++"), "d")
     workers: Any = SimpleNamespace(measurements=Measurements(tmp_path))
     compiled = CompileBaselines(workers)
     compiled._place = lambda _: ("d",)  # type: ignore[method-assign]

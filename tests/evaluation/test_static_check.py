@@ -21,6 +21,9 @@ class ModelNew(torch.nn.Module):
     [
         HONEST,
         "from elsewhere import ModelNew",
+        "import kforge, kforge.inline\nclass ModelNew: pass",
+        "from kforge.inline import *\nfrom kforge.inline.errors import CompileError\nclass ModelNew: pass",
+        "import kforgery.evaluation\nfrom kforges import evaluation\nclass ModelNew: pass",
         "class A: pass\nModelNew = A",
         "try:\n    import fast\nexcept ImportError:\n    class ModelNew: pass",
         "ModelNew: type = object",
@@ -60,6 +63,11 @@ def test_programs_are_left_to_the_referee(source: str) -> None:
         ("import torch\ntorch.cuda.synchronize = print\nclass ModelNew: pass", "rejected"),
         ("import kforge.evaluation.worker.main\nclass ModelNew: pass", "rejected"),
         ("from kforge import evaluation\nclass ModelNew: pass", "rejected"),
+        ("from kforge.evaluation import judge\nclass ModelNew: pass", "rejected"),
+        ("import kforge.platforms.host\nclass ModelNew: pass", "rejected"),
+        ("import torch, kforge.inlined\nclass ModelNew: pass", "rejected"),
+        ("from kforge import inline, drop_in\nclass ModelNew: pass", "rejected"),
+        ("from kforge import *\nclass ModelNew: pass", "rejected"),
     ],
 )
 def test_what_need_not_be_run_is_named(source: str, state: str) -> None:

@@ -2,8 +2,10 @@
 
 import re
 import subprocess
+from typing import Any
 
 import pytest
+import torch
 
 from kforge.platforms import host, host_facts
 from kforge.platforms.cpu import calibration
@@ -58,3 +60,23 @@ def test_no_level_is_slower_than_the_one_behind_it() -> None:
     assert calibration.consistent([120.0, 30.0, 9.0], 12.0) == [120.0, 30.0, 12.0]
     assert calibration.consistent([20.0, None, 50.0], 12.0) == [50.0, None, 50.0]
     assert calibration.consistent([], 12.0) == []
+
+
+class _CountingLoops:
+    """Counts the bytes that each thread reads in a call, instead of reading them."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def reading(self, data: torch.Tensor, vectors: int, rounds: int, threads: int) -> None:
+        assert data.numel() * data.element_size() == threads * vectors * 64
+        self.read = vectors * 64 * rounds
+
+
+@pytest.mark.parametrize("mib", [1, 3, 12, 15, 40])
+def test_each_thread_reads_enough_bytes_in_a_call(mib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cause: the number of passes was rounded down, so with 9 to 15 MiB of data a call read only these."""
+    monkeypatch.setattr(calibration, "SECONDS", 0.0)
+    loops: Any = _CountingLoops()
+    calibration._read_rate(loops, mib << 20, 64, 1)
+    assert calibration.READ_BYTES <= loops.read < calibration.READ_BYTES + (mib << 20)

@@ -91,6 +91,21 @@ def test_kernels_are_ranked_by_their_time_and_units_are_scaled() -> None:
     assert small.stalls == {}
 
 
+def test_at_most_the_first_launches_are_read_with_all_their_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cause: of the details page one launch more was read, and then no further metric of any launch."""
+    monkeypatch.setattr(nsight_compute, "MAX_LAUNCHES", 2)
+    raw = page(*(row(number, f"kernel {number}", "1", "1", "0", "1", "1", "1") for number in range(4)))
+    assert {kernel.name for kernel in exports.read(raw).kernels} == {"kernel 0", "kernel 1"}
+    metrics = [("gpu__time_duration.sum", "nsecond"), ("launch__grid_size", "")]
+    details = '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n' + "\n".join(
+        f'"{number}","1","kernel {number}","{metric}","{unit}","7"' for metric, unit in metrics for number in range(4)
+    )
+    kernels = exports.read(details).kernels
+    assert {kernel.name: kernel.figures for kernel in kernels} == {
+        f"kernel {number}": {counters.BLOCKS: 7.0} for number in range(2)
+    }
+
+
 def test_the_last_table_counts_and_what_surrounds_it_does_not() -> None:
     forged = page(row(0, "forged", "1", "1", "0", "1", "1", "1"))
     real = page(row(0, "real", "1", "1", "0", "1", "1", "1"))

@@ -304,8 +304,6 @@ EXTRA_BLOCK_SAMPLES = 4
 many samples are taken in each."""
 LEAST_TRACE_SAMPLES = 4
 """If fewer samples than this show whose code runs, they are ignored."""
-LEAST_LOOKS = EXTRA_BLOCK_SAMPLES
-"""Former name of EXTRA_BLOCK_SAMPLES, which `race.py` still uses."""
 CUSTOM_SHARE = 0.8
 """On the track `custom`: least share of the sampled moments, or of device time, that must be in the program's own
 code."""
@@ -336,7 +334,7 @@ REPLICATIONS = 3
 AGREEMENT = 0.8
 """A repetition confirms a speedup above QUARANTINE if the upper bound it finds is at least this share of the first
 lower bound."""
-MOST_SITTINGS = 7
+MOST_ROUNDS = 7
 """Most pairs of fresh processes in which two programs are timed against each other. The result is examined after each
 pair: once with FIRST_LOOK and six times with LATER_LOOKS."""
 MORE_THREADS = 1.25

@@ -93,7 +93,7 @@ class Judge:
         self._environment = environment
         work_folders.must_be_text(cache.absolute(), "XDG_CACHE_HOME")
         self._work = work_folders.make()
-        self._sittings = 0
+        self._sessions = 0
         self._referee: launch.Process | None = None
         self._setup = RefereeSetup(
             platform_folder=str(platform.folder),
@@ -239,8 +239,8 @@ class Judge:
         """Return the running referee; start one if no referee runs."""
         if self._referee is None:
             self.on_stage(WORDS["evaluator"])
-            self._sittings += 1
-            work = self._work / f"sitting-{self._sittings}"
+            self._sessions += 1
+            work = self._work / f"session-{self._sessions}"
             cache = Path(self._setup.cache)
             self._referee = _FORK_SERVERS.referee(work / "referee", self._begins_with(), work_folders.make, cache)
             self._referee.channel.send(dataclasses.replace(self._setup, work=str(work)))

@@ -48,7 +48,7 @@ class Stages:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Measure the `with` block as a part of stage `name`. A stage that runs several times adds up its seconds."""
+        """Report that stage `name` begins, and add the seconds of the `with` block to it."""
         self._say(WORDS[name])
         start = time.monotonic()
         try:

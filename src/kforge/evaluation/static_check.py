@@ -1,7 +1,7 @@
 """Checks a candidate's source without running it: the syntax, the class ModelNew, and clumsy attempts to cheat.
 
-A program that imports the evaluator or replaces a clock is rejected. The referee judges everything else by running the
-program.
+A program that imports a part of kforge other than `kforge.inline`, or that replaces a clock, is rejected. The referee
+judges everything else by running the program.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 ENTRY = "ModelNew"
 """Name that every candidate must define: the class of its module."""
-FORBIDDEN_IMPORTS = ("kforge.evaluation", "kforge.problems", "kforge.records", "kforge.store", "kforge.loop")
-"""Prefixes of modules that a candidate may not import. Of kforge, a program needs only `kforge.inline`."""
+RUNTIME = "kforge.inline"
+"""The only part of kforge that a candidate may import, with its submodules."""
 LONGEST_LINE = 400
 """Most characters of a source line that a log quotes."""
 LONGEST_CHAIN = 8
@@ -69,7 +69,10 @@ def _names_bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _tampering(tree: ast.Module) -> Rejected | None:
-    """Return a rejection if the program imports the evaluator or assigns to a clock; None if it does neither."""
+    """Return a rejection if the program imports the evaluator or assigns to a clock; None if it does neither.
+
+    A bare `import kforge` is allowed: it imports no other part of kforge.
+    """
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -79,10 +82,9 @@ def _tampering(tree: ast.Module) -> Rejected | None:
             case _:
                 modules = []
         for module in modules:
-            if module.startswith(FORBIDDEN_IMPORTS):
-                return Rejected(
-                    rule="evaluator_import", reason=f"the program imports {module}, the evaluator's own code"
-                )
+            if module.startswith("kforge.") and not f"{module}.".startswith(f"{RUNTIME}."):
+                reason = f"the program imports {module}; of kforge, a program may import only {RUNTIME}"
+                return Rejected(rule="evaluator_import", reason=reason)
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if (clock := _clock(target)) is not None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kforge.inline.library import Library
 
 STEPS = 256
-"""Number of steps of the loop in the kernel `multiplied`, see `rates`."""
+"""Number of steps of the loop in the kernel `multiplied`, see `rates`. The sources of that kernel contain the word
+STEPS, which `with_steps` replaces."""
 _COPIED_BYTES = 32 << 20
 """Bytes that the kernel `copied` copies: more than most caches hold, and well below the smallest buffer limit of a
 device (128 MB)."""
@@ -61,6 +62,11 @@ def note(name: str, start: int, end: int) -> None:
     """Add one launch to every list that is being recorded."""
     for found in _recorders:
         found.append(Launch(name, start, end))
+
+
+def with_steps(source: str) -> str:
+    """Return the source of the kernels for `rates`, with the number of steps in place of the word STEPS."""
+    return source.replace("STEPS", str(STEPS))
 
 
 def rates(library: Library) -> dict[str, float]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kforge.platforms.manifest import Manifest
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
-HOST_LUCK, DEVICE_LUCK = 0.04, 0.01
+HOST_VARIATION, DEVICE_VARIATION = 0.04, 0.01
 """Log-ratio bounds on process-to-process variation: of work on the host, and of work on a device."""
 MOST_CACHES = 64 << 20
 """Most bytes that are written to flush a whole last-level cache. Also the bytes that are assumed for a cache whose size
@@ -167,7 +167,7 @@ class Adapter:
         """Return torch's device for inputs, parameters and outputs."""
         return self.manifest.device
 
-    def process_luck(self, seconds: float) -> float:
+    def process_variation(self, seconds: float) -> float:
         """Return the log-ratio bound on process-to-process variation. One process of a program may stay faster than
         another, because of where its memory lies.
 
@@ -176,8 +176,8 @@ class Adapter:
         mostly of launches on the host.
         """
         if self.device().partition(":")[0] == "cpu":
-            return HOST_LUCK
-        return DEVICE_LUCK + HOST_LUCK * min(1.0, LAUNCH_SECONDS / seconds)
+            return HOST_VARIATION
+        return DEVICE_VARIATION + HOST_VARIATION * min(1.0, LAUNCH_SECONDS / seconds)
 
     def prepare(self) -> None:
         """Initialize the device in this process. Raises PlatformError if torch cannot use it."""

@@ -31,8 +31,8 @@ def threads() -> int:
 
 
 def processors(thread: int = 0) -> set[int]:
-    """Return the processors on which a thread may run, by default this thread. All processors if the kernel does not
-    say (macOS).
+    """Return the processors on which a thread may run, by default this thread. All processors if the operating system
+    does not say (macOS).
 
     Raises ProcessLookupError if the thread has ended, and PermissionError if it belongs to another user.
     """
@@ -42,7 +42,8 @@ def processors(thread: int = 0) -> set[int]:
 
 
 def pin(thread: int, to: set[int]) -> None:
-    """Let a thread run on these processors only. No effect if the kernel does not support it (macOS).
+    """Let a thread run on these processors only. No effect if the operating system does not support it
+    (macOS).
 
     Raises ProcessLookupError if the thread has ended, and PermissionError if it belongs to another user.
     """
@@ -53,8 +54,8 @@ def pin(thread: int, to: set[int]) -> None:
 def busy_ticks() -> int:
     """Return the number of ticks since boot in which the processors that this process may use were not idle.
 
-    Time that the hypervisor gave to other machines counts as busy. Raises OSError or ValueError if the kernel does not
-    report it.
+    Time that the hypervisor gave to other machines counts as busy. Raises OSError or ValueError if the operating
+    system does not report it.
     """
     usable = {f"cpu{number}" for number in processors()}
     total = 0
@@ -67,8 +68,8 @@ def busy_ticks() -> int:
 
 
 def core() -> frozenset[int]:
-    """Return the processors (hyperthreads) of the core on which this thread runs. Empty if the kernel does not report
-    them."""
+    """Return the hardware threads of the processor core on which this thread runs. Empty if the operating system does
+    not report them."""
     with suppress(OSError, IndexError, ValueError):
         number = Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36]
         return _siblings(int(number))
@@ -76,8 +77,8 @@ def core() -> frozenset[int]:
 
 
 def _siblings(processor: int) -> frozenset[int]:
-    """Return the hyperthreads of a processor's core. Raises OSError or ValueError if the kernel does not report
-    them."""
+    """Return the hardware threads of the core to which a processor belongs. Raises OSError or ValueError if the
+    operating system does not report them."""
     return _numbers((_PROCESSORS / f"cpu{processor}" / "topology" / "thread_siblings_list").read_text())
 
 
@@ -88,8 +89,8 @@ def _numbers(listed: str) -> frozenset[int]:
 
 
 def available_memory() -> int:
-    """Return the bytes that new processes can use without swapping. Half of all memory if the kernel does not say
-    (macOS)."""
+    """Return the bytes that new processes can use without swapping. Half of all memory if the operating system
+    does not say (macOS)."""
     with suppress(OSError, IndexError, ValueError):
         for line in _MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -113,8 +114,8 @@ def _of_the_cgroup() -> int:
 
 
 def cache_levels() -> list[CacheLevel]:
-    """Return the data caches of the first core that this process may use, the first level first. Empty if the kernel
-    does not report them."""
+    """Return the data caches of the first core that this process may use, the first level first. Empty if the
+    operating system does not report them."""
     usable = processors()
     found = []
     for folder in (_PROCESSORS / f"cpu{min(usable)}" / "cache").glob("index*"):
@@ -132,36 +133,36 @@ def cache_levels() -> list[CacheLevel]:
 
 
 def caches() -> list[int]:
-    """Return the sizes in bytes of one core's data caches, from the first level to the last. Empty if the kernel does
-    not report them."""
+    """Return the sizes in bytes of one core's data caches, from the first level to the last. Empty if the operating
+    system does not report them."""
     return [cache.bytes for cache in cache_levels()]
 
 
 def cores() -> int | None:
-    """Return the number of cores to which the hardware threads of this process belong. None if the kernel does not
-    report them."""
+    """Return the number of cores to which the hardware threads of this process belong. None if the operating
+    system does not report them."""
     with suppress(OSError, ValueError):
         return len({_siblings(number) for number in processors()})
     return None
 
 
 def most_hertz() -> float | None:
-    """Return the highest clock rate of a core that the kernel reports. None if it reports none, as in many virtual
-    machines."""
+    """Return the highest clock rate of a core that the operating system reports. None if it reports none, as in many
+    virtual machines."""
     with suppress(OSError, ValueError):
         return 1e3 * int((_PROCESSORS / f"cpu{min(processors())}" / "cpufreq" / "cpuinfo_max_freq").read_text())
     return None
 
 
 _VECTOR_BYTES = {"avx512f": 64, "avx": 32, "sse": 16, "asimd": 16, "neon": 16}
-"""Bytes of a vector register, by the kernel's name of the instruction set, the widest first."""
+"""Bytes of a vector register, by Linux's name of the instruction set, the widest first."""
 _GET_SVE_LENGTH, _SVE_LENGTH = 51, 0xFFFF
 """Number of the prctl that asks for the length of Arm's scalable vectors, and the bits of its answer that hold it."""
 
 
 def vector_registers() -> tuple[int, str] | None:
     """Return the bytes of the processor's widest vector registers and the name of their instruction set. None if the
-    kernel lists no instruction set."""
+    operating system lists no instruction set."""
     present = features()
     if "sve" in present:
         with suppress(AttributeError, OSError):
@@ -178,8 +179,8 @@ SHORT_REGISTERS = "asimd"
 
 
 def features() -> frozenset[str]:
-    """Return the processor's instruction sets by the kernel's names, such as `avx512f`, `amx_bf16` or `asimd`. Empty if
-    the kernel lists none."""
+    """Return the processor's instruction sets by Linux's names, such as `avx512f`, `amx_bf16` or `asimd`. Empty if the
+    operating system lists none."""
     fields = _fields()
     return frozenset(f"{fields.get('flags', '')} {fields.get('Features', '')}".split())
 
@@ -198,7 +199,7 @@ def _processor() -> str:
     fields = _fields()
     if fields.get("model name"):
         return fields["model name"]
-    # On Arm the kernel gives numbers instead of a name.
+    # On Arm, Linux gives numbers instead of a name.
     if "CPU part" in fields:
         return f"{platform.machine()} implementer {fields.get('CPU implementer')} part {fields['CPU part']}"
     return platform.processor() or platform.machine()

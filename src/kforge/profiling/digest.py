@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kforge.records import AuthoredCode, CacheLevel, KernelCounters, Peaks
 
-LEAST_SHARE = 0.01
+LEAST_ROW_SHARE = 0.01
 """Rows with a smaller share of the time are not shown."""
 MAX_ROWS = 16
 MAX_NOTES = 12
@@ -77,7 +77,7 @@ def page(
     """Return the page: facts, hot spots (`of_what` describes their times), inside of kernels, counters, notes."""
     crowded = bool(kernels) or authored is not None
     lines = [f"{name:<22}{cut(fact)}" for name, fact in facts]
-    shown = [spot for spot in without_idle(hot_spots) if spot.share >= LEAST_SHARE]
+    shown = [spot for spot in without_idle(hot_spots) if spot.share >= LEAST_ROW_SHARE]
     if shown:
         lines += ["", f"Hot spots ({of_what})", f"{'share':>7} {'time':>10} {'calls':>6}  name"]
         lines += [_row(spot) for spot in shown[: ROWS_BESIDE_COUNTERS if crowded else MAX_ROWS]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TENSOR_CORES = "tensor cores"
 MAX_KERNELS = 2
 """Most kernels that are shown."""
-LEAST_SHARE = 0.05
+LEAST_KERNEL_SHARE = 0.05
 """A kernel with a smaller share of the time is not shown, unless it is the first."""
 MAX_STALLS = 3
 LEAST_STALL = 0.05
@@ -31,7 +31,7 @@ CAVEAT = "Counters are taken one kernel at a time, with cold caches."
 
 def lines(kernels: Sequence[KernelCounters]) -> list[str]:
     """Return the lines for the most important kernels; empty if there are none."""
-    shown = [kernel for kernel in kernels[:MAX_KERNELS] if kernel.share >= LEAST_SHARE or kernel is kernels[0]]
+    shown = [kernel for kernel in kernels[:MAX_KERNELS] if kernel.share >= LEAST_KERNEL_SHARE or kernel is kernels[0]]
     found: list[str] = []
     for kernel in shown:
         found += ["", cut(_title(kernel, alone=len(kernels) == 1))]

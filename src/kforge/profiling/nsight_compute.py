@@ -180,7 +180,7 @@ def _by_details(header: list[str], body: Iterator[list[str]]) -> Iterator[tuple[
     launches: dict[str, tuple[str, dict[str, float]]] = {}
     for row in body:
         identity, kernel, label, unit, text = (row[column] for column in at.values())
-        if not identity.isdecimal() or len(launches) > MAX_LAUNCHES:
+        if not identity.isdecimal() or (identity not in launches and len(launches) >= MAX_LAUNCHES):
             continue
         name, figures = launches.setdefault(identity, (kernel, {}))
         metric = LABELS.get(label, label)

@@ -15,7 +15,7 @@ import io
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforge.errors import InputError
-from kforge.profiling.digest import LEAST_SHARE, without_idle
+from kforge.profiling.digest import LEAST_ROW_SHARE, without_idle
 from kforge.profiling.rows import OTHER
 from kforge.profiling.wording import amount, cut, percent, time
 from kforge.records import HotSpot
@@ -156,10 +156,10 @@ def _rows(spots: Sequence[HotSpot]) -> list[_Bar]:
     Idle time of the profiled run is left out, as on the page of text.
     """
     known = sorted((spot for spot in without_idle(spots) if spot.name != OTHER), key=lambda spot: -spot.share)
-    shown = [spot for spot in known if spot.share >= LEAST_SHARE][:MOST_ROWS]
+    shown = [spot for spot in known if spot.share >= LEAST_ROW_SHARE][:MOST_ROWS]
     rows = [_Bar(spot, _COLOURS[number % len(_COLOURS)]) for number, spot in enumerate(shown)]
     rest = [spot for spot in without_idle(spots) if spot not in shown]
-    if rest and (share := sum(spot.share for spot in rest)) >= LEAST_SHARE:
+    if rest and (share := sum(spot.share for spot in rest)) >= LEAST_ROW_SHARE:
         together = HotSpot(
             name=f"all others ({len(rest)} row{'s' * (len(rest) > 1)} of the profile)",
             calls=sum(spot.calls for spot in rest),

@@ -7,8 +7,8 @@ import torch
 
 from kforge.evaluation.comparison.comparison import Truth
 from kforge.evaluation.comparison.overflow import (
+    cannot_judge,
     clean_slices,
-    judges_nobody,
     overflows,
     slices_are_right,
     spared,
@@ -89,7 +89,7 @@ def stacked(dim: int) -> Truth:
 def test_slices_without_overflow_judge_beside_those_with(dim: int) -> None:
     truth = stacked(dim)
     assert unjudged(truth, "strict") == [True]
-    assert not judges_nobody(truth, "strict")
+    assert not cannot_judge(truth, "strict")
     assert slices_are_right(truth, truth.own, "strict")
     softmax, power = truth.own.chunk(2, dim)
     for wrong in (softmax * math.nan, softmax * 0, softmax.flip(1 - dim)):
@@ -101,13 +101,13 @@ def test_slices_without_overflow_judge_beside_those_with(dim: int) -> None:
 
 
 def test_slices_judge_nobody_where_numbers_come_near_to_an_overflow_or_torch_is_off() -> None:
-    assert judges_nobody(BEYOND, "strict")
+    assert cannot_judge(BEYOND, "strict")
     exact = torch.tensor([[1e40, 1.0], [1e30, 1.0], [1.0, 1.0]], dtype=torch.float64)
     own = exact.float()
     assert [each.tolist() for each, _ in clean_slices(Truth(exact, own), own, "strict")] == [[[1.0], [1.0], [1.0]]]
     own[:, 1] = 2.0
     assert not slices_are_right(Truth(exact, exact.float()), own, "strict")
-    assert judges_nobody(Truth(exact, own.clone().index_fill_(0, torch.tensor([2]), 3.0)), "strict")
+    assert cannot_judge(Truth(exact, own.clone().index_fill_(0, torch.tensor([2]), 3.0)), "strict")
 
 
 def test_only_what_neither_has_a_number_for_is_taken_from_torch() -> None:

@@ -19,7 +19,7 @@ def asked(folder: Path, measure: Callable[[], Peaks], *, fresh: bool = False) ->
 
 
 def test_quiet_rates_are_not_measured_again(tmp_path: Path) -> None:
-    Measurements(tmp_path).put(peaks(2.0), *WHERE, lasting=True)
+    Measurements(tmp_path).put(peaks(2.0), *WHERE)
 
     def never() -> Peaks:
         raise AssertionError
@@ -38,6 +38,6 @@ def test_a_second_measurement_only_raises_rates(tmp_path: Path) -> None:
 
 def test_rates_of_a_busy_machine_are_kept_too(tmp_path: Path) -> None:
     """So that the next process tells the same, or more."""
-    Measurements(tmp_path).put(peaks(5.0, quiet=False), *WHERE, lasting=True)
+    Measurements(tmp_path).put(peaks(5.0, quiet=False), *WHERE)
     assert asked(tmp_path, lambda: peaks(1.0)).bytes_per_second == 5.0
     assert asked(tmp_path, lambda: peaks(9.0), fresh=True).bytes_per_second == 9.0

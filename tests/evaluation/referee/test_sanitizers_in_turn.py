@@ -163,9 +163,9 @@ def test_an_output_that_is_wrong_only_there_is_a_finding(judge: Judge, problem: 
 
 def test_nothing_is_started_for_a_program_without_kernels(judge: Judge, problem: Problem) -> None:
     sanitize(judge, problem, "raise ValueError('no')")  # for this one workers are started, and leave their logs
-    before = sorted(judge._work.glob("sitting-*/worker-*.log"))
+    before = sorted(judge._work.glob("session-*/worker-*.log"))
     assert sanitize(judge, problem, "pass  # no kernel").outcome == NotSanitized(reason="it has no kernel")
-    assert sorted(judge._work.glob("sitting-*/worker-*.log")) == before != []
+    assert sorted(judge._work.glob("session-*/worker-*.log")) == before != []
 
 
 def test_one_that_does_not_see_its_planted_error_is_not_believed(problem: Problem, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from kforge import platforms, problems
 from kforge.errors import InputError
 from kforge.evaluation import Judge
 from kforge.evaluation.processes import launch
-from kforge.evaluation.sandbox import LADDER, Border, NoBorder, choose, ladder
+from kforge.evaluation.sandbox import LADDER, Border, NoSandboxError, choose, ladder
 from kforge.evaluation.sandbox.layers import Landlock, Layer
 from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy
 
@@ -53,7 +53,7 @@ def test_a_broken_layer_is_passed_over(border: Border, tmp_path: Path, monkeypat
     monkeypatch.setattr(ladder, "_ways", lambda name: (Forgetful,))
     skip_if_missing("landlock")
     assert not ladder._tried(Landlock, border, tmp_path)
-    with pytest.raises(NoBorder, match="a file outside can be read") as refused:
+    with pytest.raises(NoSandboxError, match="a file outside can be read") as refused:
         choose(("landlock",), border, tmp_path)
     assert "--unsafe" in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -49,15 +49,15 @@ def race(
 
 
 def both(rival: float, **facts: float) -> Legs:
-    """One sitting: each program leads once."""
-    return Legs([race(rival, **facts), race(rival, leads=False, **facts)], sittings=1)  # type: ignore[arg-type]
+    """One round: each program leads once."""
+    return Legs([race(rival, **facts), race(rival, leads=False, **facts)], rounds=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("ratio", "finding"), [(1.3, "faster"), (1 / 1.3, "slower"), (1.0, "undecided"), (1.05, "undecided")]
 )
 def test_a_clear_ratio_decides_and_a_small_one_does_not(ratio: float, finding: str) -> None:
-    found = both(ratio).standing(luck=0.04)
+    found = both(ratio).standing(variation=0.04)
     assert found.finding == finding
     assert found.speedup is not None
     assert found.speedup.median == pytest.approx(ratio, rel=0.02)
@@ -67,55 +67,57 @@ def test_a_clear_ratio_decides_and_a_small_one_does_not(ratio: float, finding: s
 
 def test_what_a_program_gains_only_as_a_baseline_is_no_win() -> None:
     legs = [race(1.0), race(5.0, leads=False), race(5.0, leads=False)]
-    found = Legs(legs, sittings=1).standing(luck=0.04)
+    found = Legs(legs, rounds=1).standing(variation=0.04)
     assert found.speedup is not None
     assert found.speedup.low > 2
     assert found.finding == "undecided"
     assert "where it is the candidate of a race" in found.reason
     rival = [race(1.0, leads=False), race(1 / 5), race(1 / 5)]
-    assert Legs(rival, sittings=1).standing(luck=0.04).finding == "undecided"
+    assert Legs(rival, rounds=1).standing(variation=0.04).finding == "undecided"
 
 
-def test_more_sittings_bound_the_luck_of_a_process() -> None:
+def test_more_rounds_bound_the_variation_of_a_process() -> None:
     once = both(1.08)
-    assert once.standing(luck=0.04).finding == "faster"
-    assert once.standing(luck=0.08).finding == "undecided"
-    assert Legs(once.legs * 4, sittings=4).standing(luck=0.08).finding == "faster"
+    assert once.standing(variation=0.04).finding == "faster"
+    assert once.standing(variation=0.08).finding == "undecided"
+    assert Legs(once.legs * 4, rounds=4).standing(variation=0.08).finding == "faster"
 
 
 def test_equal_programs_settle_and_unclear_ones_do_not() -> None:
-    assert both(1.0).is_settled(luck=0.04)
-    assert both(1.3).is_settled(luck=0.04)
-    assert not both(1.08, spread=0.5).is_settled(luck=0.04)
+    assert both(1.0).is_settled(variation=0.04)
+    assert both(1.3).is_settled(variation=0.04)
+    assert not both(1.08, spread=0.5).is_settled(variation=0.04)
 
 
 def test_on_a_busy_machine_processor_time_decides() -> None:
-    found = both(1.2, busy=0.9, spread=1.0).standing(luck=0.04)
+    found = both(1.2, busy=0.9, spread=1.0).standing(variation=0.04)
     assert (found.finding, found.busy) == ("faster", 0.9)
-    assert both(1 / 1.2, busy=0.9, spread=1.0).standing(luck=0.04).finding == "slower"
-    close = both(1.05, busy=0.9, spread=1.0).standing(luck=0.0)
+    assert both(1 / 1.2, busy=0.9, spread=1.0).standing(variation=0.04).finding == "slower"
+    close = both(1.05, busy=0.9, spread=1.0).standing(variation=0.0)
     assert (close.finding, close.reason) == ("faster", "")
 
 
 def test_on_a_busy_machine_the_bound_is_higher() -> None:
-    assert both(1.03, spread=1e-4).standing(luck=0.0).finding == "faster"
-    found = both(1.03, busy=0.9).standing(luck=0.0)
+    assert both(1.03, spread=1e-4).standing(variation=0.0).finding == "faster"
+    found = both(1.03, busy=0.9).standing(variation=0.0)
     assert (found.finding, found.reason) == ("undecided", "other processes used 90% of the machine")
 
 
 def test_processor_time_that_the_clock_contradicts_decides_nothing() -> None:
     """A program that waits, or works in threads one after another, uses little processor time."""
-    found = both(0.5, busy=0.9, processor=2.0).standing(luck=0.04)
+    found = both(0.5, busy=0.9, processor=2.0).standing(variation=0.04)
     assert found.finding == "undecided"
     assert "by the clock it is at 0.5" in found.reason
 
 
 def test_work_that_is_handed_from_thread_to_thread_wins_nothing_on_a_busy_machine() -> None:
-    found = both(1.0, busy=0.9, spread=1.0, processor=1.5, overlap=2.0).standing(luck=0.04)
+    found = both(1.0, busy=0.9, spread=1.0, processor=1.5, overlap=2.0).standing(variation=0.04)
     assert found.finding == "undecided"
     assert "it has more threads" in found.reason
-    assert both(1.0, busy=0.9, spread=1.0, processor=1.5).standing(luck=0.04).finding == "faster", "one thread each"
-    clear = both(3.0, busy=0.9, processor=3.0, overlap=2.0).standing(luck=0.04)
+    assert both(1.0, busy=0.9, spread=1.0, processor=1.5).standing(variation=0.04).finding == "faster", (
+        "one thread each"
+    )
+    clear = both(3.0, busy=0.9, processor=3.0, overlap=2.0).standing(variation=0.04)
     assert clear.finding == "faster", "the clock shows it, too"
 
 
@@ -123,21 +125,21 @@ def test_helpers_of_the_slower_program_protect_it_from_nothing() -> None:
     legs = both(2.0, busy=0.9)
     (rivals,) = [leg for leg in legs.legs if not leg.challenger_leads]
     rivals.samples.has_helpers = True
-    assert legs.standing(luck=0.04).finding == "faster"
+    assert legs.standing(variation=0.04).finding == "faster"
 
 
 def test_a_program_with_processes_of_its_own_is_not_judged_by_processor_time() -> None:
     legs = both(2.0, busy=0.9)
     legs.legs[0].samples.has_helpers = True
-    assert legs.standing(luck=0.04).finding == "undecided"
+    assert legs.standing(variation=0.04).finding == "undecided"
 
 
 def test_work_outside_timed_calls_leaves_a_win_undecided() -> None:
-    found = both(2.0, displaced=4 * DISPLACED_SHARE).standing(luck=0.04)
+    found = both(2.0, displaced=4 * DISPLACED_SHARE).standing(variation=0.04)
     assert found.finding == "undecided"
     assert "outside its timed calls" in found.reason
-    assert both(0.5, displaced=4 * DISPLACED_SHARE).standing(luck=0.04).finding == "slower", "it has not won"
+    assert both(0.5, displaced=4 * DISPLACED_SHARE).standing(variation=0.04).finding == "slower", "it has not won"
 
 
 def test_without_pairs_nothing_is_known() -> None:
-    assert Legs().standing(luck=0.04).reason == "nothing could be timed"
+    assert Legs().standing(variation=0.04).reason == "nothing could be timed"

@@ -83,20 +83,20 @@ def test_an_equal_program_with_one_disturbed_block_is_not_called_slower() -> Non
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "luck", "expected"),
+    ("low", "high", "variation", "expected"),
     [
         (1.03, 1.40, 0.0, True),  # faster
         (1.03, 1.40, 0.04, False),  # one process may be faster than another by more than that
         (0.80, 0.97, 0.0, True),  # slower
         (0.99, 1.01, 0.0, True),  # neither, and no measurement would show otherwise
-        (0.97, 1.05, 0.04, True),  # within what the luck of processes explains
+        (0.97, 1.05, 0.04, True),  # within what the variation of processes explains
         (0.97, 1.05, 0.0, False),
     ],
 )
 def test_an_interval_decides_when_no_narrower_one_inside_it_would_say_otherwise(
-    low: float, high: float, luck: float, expected: bool
+    low: float, high: float, variation: float, expected: bool
 ) -> None:
-    assert decides(Interval(median=(low * high) ** 0.5, low=low, high=high), luck) is expected
+    assert decides(Interval(median=(low * high) ** 0.5, low=low, high=high), variation) is expected
 
 
 def test_later_looks_widen_the_interval() -> None:

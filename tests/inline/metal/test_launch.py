@@ -114,7 +114,7 @@ def test_empty_tensors(library):
         ("bits", (X.long(), X), {}, "elements of 32 bits"),
         ("halves", (X.half(), 1.5), {}, 'arg_casts="fp16"'),
         ("halves", (X.half(), 1.5), {"arg_casts": "fp8"}, "arg_casts must be one of"),
-        ("shapes", (X.int(), (1, 2)), {}, "use arg_casts"),
+        ("shapes", (X.int(), (1, 2)), {}, '64-bit integers; give the type by arg_casts, for example arg_casts="int32"'),
         ("shapes", (X.int(), (1, 2, 3)), {"arg_casts": "int32"}, "needs 2 numbers, got 3"),
         ("shapes", (X.int(), 1), {}, "needs a list"),
         ("dynamic", (X,), {}, "threadgroup_memory must list the bytes of each"),

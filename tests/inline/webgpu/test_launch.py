@@ -221,8 +221,10 @@ def test_empty_tensors_and_no_threads(scale):
 @pytest.mark.parametrize(
     ("arguments", "threads", "message"),
     [
-        (lambda x: (x, x.clone(), 8), 8, "takes 2 tensors and 2 numbers (x, out, count, factor), got 2 and 1"),
-        (lambda x: (x, 8, 1.0), 8, "takes 2 tensors and 2 numbers (x, out, count, factor), got 1 and 2"),
+        (lambda x: (x, x.clone(), 8), 8, "needs 2 tensors and 2 numbers (in order: x, out, count, factor), but got 2 "
+         "tensors and 1 numbers"),
+        (lambda x: (x, 8, 1.0), 8, "needs 2 tensors and 2 numbers (in order: x, out, count, factor), but got 1 tensors "
+         "and 2 numbers"),
         (lambda x: (x, x, 8, 1.0), 8, "out and x share memory, and one is written; use one variable for both in "
          "the kernel, or pass a .clone()"),
         (lambda x: (x[1:], x, 8, 1.0), 8, "out and x share memory, and one is written; use one variable for both in "

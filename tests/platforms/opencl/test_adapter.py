@@ -118,7 +118,7 @@ def test_an_honest_program_is_its_own_work_on_the_named_device(judge: Judge, pro
     assert {"library", "outputs_not_seen"}.isdisjoint(found.labels)
     assert found.receipt.device == judge.platform.adapter.describe_device()
     assert found.receipt.trace is not None
-    assert found.receipt.trace.library <= 0.2 * found.receipt.trace.moments
+    assert found.receipt.trace.library <= 0.2 * found.receipt.trace.total
 
 
 @pytest.mark.quiet

@@ -179,9 +179,30 @@ def test_expanded_masks_and_windows_of_integers_vary_and_keep_their_strides() ->
         assert torch.equal(fresh[:-1, 1:], fresh[1:, :-1])
 
 
+def test_first_column_of_a_mask_is_flipped_unless_the_reference_needs_it() -> None:
+    """Cause: it was never flipped, so a program could ignore the first element of each row of a mask."""
+    for name, milder in (("flipped_masks", 1), ("other_integers", 2)):
+        first = [varied(lambda: torch.rand(16, 4) < 0.5, name, 0, seed) for seed in range(5)]
+        assert any(not torch.equal(given[:, 0], fresh[:, 0]) for given, fresh in first)
+        for seed in range(5):
+            given, fresh = varied(lambda: torch.rand(16, 4) < 0.5, name, milder, seed)
+            assert torch.equal(given[:, 0], fresh[:, 0])
+
+
+def test_no_row_of_a_mask_loses_its_last_true_element_when_few_are_flipped() -> None:
+    for number in range(2):
+        for seed in range(20):
+            given, fresh = varied(lambda: torch.rand(200, 2) < 0.5, "flipped_masks", number, seed)
+            assert not torch.equal(given, fresh)
+            assert bool((~given.any(1) | fresh.any(1)).all())
+
+
 def test_flipped_masks_are_as_given_at_most_places() -> None:
     for draw in (lambda: torch.ones(64, 64, dtype=torch.bool), lambda: torch.ones(64, 64, dtype=torch.int64)):
         given, fresh = varied(draw, "flipped_masks")
+        assert not torch.equal(given[:, 0], fresh[:, 0])
+        assert 0 < int((given != fresh).sum()) < 64 * 64 // 8
+        given, fresh = varied(draw, "flipped_masks", 1)
         assert torch.equal(given[:, 0], fresh[:, 0])
         assert 0 < int((given != fresh).sum()) < 64 * 64 // 8
     given, fresh = varied(lambda: torch.randint(0, 9, (64,)), "flipped_masks")

@@ -82,6 +82,16 @@ def test_a_reader_that_does_not_load_stops_no_other_suite(
     assert [task.name for task in suite.tasks()] == ["a"]
 
 
+def test_remarks_about_readers_are_kept_if_the_format_is_given(
+    install: Callable[..., None], tree: Callable[..., Path]
+) -> None:
+    """Cause: the remarks were dropped, so nothing said why the reader of a package was not among the formats."""
+    install("acme_torn", "raise OSError('no licence')\n")
+    folder = tree({"a.py": "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"})
+    suite = open_suite(str(folder), form="kforge")
+    assert suite.remarks == ["the reader acme_torn = acme_torn:Reader is not used: OSError: no licence"]
+
+
 def test_an_object_without_the_methods_is_no_reader(install: Callable[..., None], tree: Callable[..., Path]) -> None:
     install("acme_empty", "class Reader: name = 'empty'\n")
     suite = open_suite(str(tree({"a.py": "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"})))

@@ -413,7 +413,8 @@ def floors(precision: str, fast: bool) -> dict[str, float]:
 def surroundings(
     exact: torch.Tensor, got: torch.Tensor, floor: float, slice_limit: float, *, fast: bool
 ) -> Surroundings:
-    """Return the parts of a finite output (rows, runs, slices) that are judged on their own scales."""
+    """Return the parts of a finite output that are each judged on their own scale: rows, groups of neighbouring
+    elements along a dimension (`runs`), slices, and small elements."""
     exact = exact.to(torch.complex128 if exact.is_complex() else torch.float64)
     least = LOST_BESIDE_LARGE if fast else LOST
     return Surroundings(exact, row_norms(exact), floor, _farthest(exact, got), least, slice_limit)

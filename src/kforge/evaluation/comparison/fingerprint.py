@@ -20,7 +20,7 @@ _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 """Integer dtypes by size in bytes."""
 
 
-class Print(NamedTuple):
+class Fingerprint(NamedTuple):
     """The fingerprint of one tensor: dtype, shape, and a sum over its bytes under secret keys."""
 
     dtype: torch.dtype
@@ -35,9 +35,9 @@ class Fingerprints:
     def __init__(self) -> None:
         self._keys = tuple(secrets.randbits(62) | 1 for _ in range(4))
 
-    def of(self, value: Any) -> list[Print]:
+    def of(self, value: Any) -> list[Fingerprint]:
         """Return a fingerprint for each tensor of a nested value."""
-        return [Print(tensor.dtype, tensor.shape, self._total(tensor)) for tensor in tensors_in(value)]
+        return [Fingerprint(tensor.dtype, tensor.shape, self._total(tensor)) for tensor in tensors_in(value)]
 
     def _total(self, tensor: torch.Tensor) -> int:
         """Return the sum over the bytes of one tensor under the secret keys."""

@@ -52,7 +52,7 @@ POOLS = 48
 the output's scale."""
 STATISTICS_PER_POOL = 2
 """Numbers that are computed for each pool of runs: the mean and the median of their errors."""
-LEAST_SHARE = 2e-3
+LEAST_POOL_SHARE = 2e-3
 """A pool with a smaller share of all runs is not judged: some runs are small by chance."""
 
 
@@ -189,7 +189,7 @@ def _pooled(flat: torch.Tensor, dimension: str, index: torch.Tensor, rms: float,
     index, exact, norm = index[counts], exact[counts], norm[counts]
     below = (rms * root / norm).log2() / math.log2(STEP)
     pool = below.ceil().clamp(0, POOLS - 1).long()
-    judged = (torch.bincount(pool, minlength=POOLS) * share >= max(LEAST_SHARE, share)).nonzero().flatten()
+    judged = (torch.bincount(pool, minlength=POOLS) * share >= max(LEAST_POOL_SHARE, share)).nonzero().flatten()
     return _Runs(dimension, index, exact, norm, pool, judged)
 
 

@@ -19,9 +19,9 @@ from kforge.evaluation.constants import LEAST_SCALE
 
 GAP = 10
 """The magnitudes of an output have a gap if this many neighbouring powers of two hold hardly any elements."""
-HARDLY, LEAST_SHARE = 1e-3, 0.02
-"""Shares of all elements of an output. HARDLY: most elements that one power of two inside a gap may hold. LEAST_SHARE:
-fewest elements below a gap that are judged."""
+MOST_SHARE_IN_GAP, LEAST_SHARE_BELOW_GAP = 1e-3, 0.02
+"""Shares of all elements of an output. MOST_SHARE_IN_GAP: most elements that one power of two inside a gap may hold.
+LEAST_SHARE_BELOW_GAP: fewest elements below a gap that are judged."""
 LEAST_ELEMENTS = 16
 """Fewest elements below a gap in the magnitudes of an output that are judged."""
 SAMPLED = 1 << 14
@@ -84,10 +84,10 @@ def _below_gaps(counts: list[int], total: int) -> list[tuple[int, int]]:
     count."""
     found, start, empty = [], 1, 0
     for power in range(1, len(counts)):
-        empty = empty + 1 if counts[power] <= HARDLY * total else 0
+        empty = empty + 1 if counts[power] <= MOST_SHARE_IN_GAP * total else 0
         if empty == GAP:
             end = power - GAP + 1
-            if sum(counts[start:end]) >= max(LEAST_ELEMENTS, LEAST_SHARE * total):
+            if sum(counts[start:end]) >= max(LEAST_ELEMENTS, LEAST_SHARE_BELOW_GAP * total):
                 found.append((start, end))
             start = power + 1
         elif empty > GAP:

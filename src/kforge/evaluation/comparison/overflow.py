@@ -81,7 +81,7 @@ def where_finite(truth: Truth, output: Any, kept: list[Any] | None = None) -> An
     return pytree.tree_unflatten(leaves, form)
 
 
-def judges_nobody(truth: Truth, precision: str) -> bool:
+def cannot_judge(truth: Truth, precision: str) -> bool:
     """Return whether no tensor of the output, and no slice of one, can judge a program."""
     return all(unjudged(truth, precision)) and not any(True for _ in clean_slices(truth, truth.own, precision))
 

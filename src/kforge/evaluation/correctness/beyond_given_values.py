@@ -36,9 +36,10 @@ precision."""
 STEADY = "tf32"
 """Precision whose floor (a quarter of that of GROSS) torch itself must keep when inputs beyond the given values are
 perturbed."""
-SURE_UNITS, STEADY_UNITS = 8.0, 32.0
-"""Error that torch may always have on inputs beyond the given values, in units in the last place: SURE_UNITS on the
-inputs themselves, STEADY_UNITS on perturbed ones. A few operations in bfloat16 have an error above bfloat16's floor."""
+OWN_UNITS, PERTURBED_UNITS = 8.0, 32.0
+"""Error that torch may always have on inputs beyond the given values, in units in the last place: OWN_UNITS on the
+inputs themselves, PERTURBED_UNITS on perturbed ones. A few operations in bfloat16 have an error above bfloat16's
+floor."""
 MOVES = 2
 """Number of perturbed copies of the inputs on which the reference is run, to see whether it is reliable."""
 ROOM, FEW = 8, 16
@@ -69,14 +70,14 @@ def unreliable(reference: Reference, truth: Truth, precision: str) -> list[int]:
     All elements are unreliable if the reference fails on perturbed inputs.
     """
     inside = reference.half_inside
-    most = _off_by_leaf(truth, truth.own, precision, SURE_UNITS, inside)
+    most = _off_by_leaf(truth, truth.own, precision, OWN_UNITS, inside)
     if reference.seed is not None or reference.has_history:  # another call would give another result
         return most
     model = copy.deepcopy(reference.model)
     try:
         for seed in range(MOVES):
             result = reference.own_result(shaken(truth.inputs, seed), model)
-            most = list(map(max, most, _off_by_leaf(truth, result, STEADY, STEADY_UNITS, inside)))
+            most = list(map(max, most, _off_by_leaf(truth, result, STEADY, PERTURBED_UNITS, inside)))
     except ProblemError:
         return [_size(leaf) for leaf in pytree.tree_leaves(truth.exact)]
     return most
@@ -90,7 +91,7 @@ def spared_where_unreliable(reference: Reference, truth: Truth, output: Any, cou
     """
     leaves, form = pytree.tree_flatten(ordered_like(truth.own, output))
     own = pytree.tree_leaves(truth.own)
-    off = _off_by_leaf(truth, output, GROSS, STEADY_UNITS, reference.half_inside)
+    off = _off_by_leaf(truth, output, GROSS, PERTURBED_UNITS, reference.half_inside)
     if len(leaves) != len(own):
         return truth.own if any(counts) else output
     for index, (count, wrong) in enumerate(zip(counts, off, strict=True)):

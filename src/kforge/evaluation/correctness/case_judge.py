@@ -137,7 +137,7 @@ class CaseJudge:
             if self._agrees(truth, reliable, case):
                 return True
         if self._usable.overflows(case, truth):
-            return self._usable.judges_nobody(case, truth) or self._rest_is_right(truth, output.value, case)
+            return self._usable.cannot_judge(case, truth) or self._rest_is_right(truth, output.value, case)
         if case.is_as_given or not isinstance(fault.verdict, Mismatch):
             return False
         defined = self._usable.without_undefined(case, truth, output.value)
@@ -184,8 +184,12 @@ class CaseJudge:
         pieces = Pieces(self._reference, cut, case.inputs, self._prints, self._outputs.precision)
         if not self._usable.takes_pieces(case, pieces):
             return None
-        if not case.is_as_given and not self._usable.falls_apart(case, cut):
-            return self._judge_coupled(case)
+        if not case.is_as_given:
+            falls_apart = self._usable.falls_apart(case, cut)
+            if falls_apart is None:
+                return None
+            if not falls_apart:
+                return self._judge_coupled(case)
         placed = self._client.place(case.inputs)
         case.inputs[:] = placed  # frees the drawn inputs
         pieces.moved(placed)

@@ -15,9 +15,9 @@ class Scale(Enum):
     """What the units in the last place are relative to: the element itself, the largest element of its matrix, or the
     largest elements of its row and of its column."""
 
-    ELEMENT = "of itself"
-    MATRIX = "of the largest number of its matrix"
-    ROW_AND_COLUMN = "of the largest one of its matrix, as far as its row and its column are as large"
+    ELEMENT = "element"
+    MATRIX = "matrix"
+    ROW_AND_COLUMN = "row and column"
 
 
 def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:

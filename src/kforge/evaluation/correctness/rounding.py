@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.reference.choices import RecordedIndices
     from kforge.evaluation.reference.reference import Reference
 
-UNLIKE = 16.0
+MATRIX_OVER_ROWS = 16.0
 """Inputs are perturbed relative to their rows and columns if perturbing them relative to the whole matrix changes a
 result more than this many times as much."""
 MOVED_PART = 0.5
@@ -328,7 +328,7 @@ def _scale_of_given(reference: Reference) -> Scale:
         return most
 
     pairs = zip(moved_by(Scale.MATRIX), moved_by(Scale.ROW_AND_COLUMN), strict=True)
-    unlike = any(bool(((whole > LOST) & (balanced < whole / UNLIKE)).any()) for whole, balanced in pairs)
+    unlike = any(bool(((whole > LOST) & (balanced < whole / MATRIX_OVER_ROWS)).any()) for whole, balanced in pairs)
     return Scale.ROW_AND_COLUMN if unlike else Scale.MATRIX
 
 

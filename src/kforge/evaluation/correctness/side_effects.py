@@ -33,9 +33,9 @@ UNDUE_WRITE = "the program modifies an input that the reference leaves as it was
 UNTOUCHED_SHARE, LEFT_SHARE = 1e-3, 0.5
 """If the reference certainly changes more than UNTOUCHED_SHARE of a tensor's elements, and a program leaves more than
 LEFT_SHARE of these exactly as they were, the program is wrong."""
-ROUNDED_UNITS, SURE_UNITS = 0.5, 2.0
-"""By how many epsilons one call must change an element: ROUNDED_UNITS so that it counts as changed, SURE_UNITS so that
-its change is compared."""
+CHANGED_UNITS, COMPARED_UNITS = 0.5, 2.0
+"""By how many epsilons one call must change an element: CHANGED_UNITS so that it counts as changed, COMPARED_UNITS so
+that its change is compared."""
 UNITS_OF_MANY_CALLS = 64.0
 """By how many epsilons an unknown number of calls must change an element so that it counts as changed. Each update
 below half a unit may be lost in one formula and add up in another."""
@@ -123,11 +123,11 @@ def differently_changed(
         if not (own.is_floating_point() or own.is_complex()) or got.shape != own.shape or same(own, given):
             continue
         floor = FLOORS[precision][spec(own.real).dtype]
-        sure = surely_changed(given, exact, own, SURE_UNITS * calls)
+        sure = surely_changed(given, exact, own, COMPARED_UNITS * calls)
         parts = [(given, exact, own, got)]
         if float(sure.double().mean()) > UNTOUCHED_SHARE:
             parts.append((given[sure], exact[sure], own[sure], got[sure]))
-        untouched = left_as_it_was(given, surely_changed(given, exact, own, ROUNDED_UNITS * calls), got)
+        untouched = left_as_it_was(given, surely_changed(given, exact, own, CHANGED_UNITS * calls), got)
         for part in parts:
             error, limit = _change_error(*part, floor, calls)
             if untouched or not error <= limit:
@@ -136,7 +136,7 @@ def differently_changed(
                     f"over tolerance {limit:.3g}"
                 )
                 if untouched:
-                    reason = f"{place}: tensor {number} is left as it was where the reference changes it"
+                    reason = f"{place}: tensor {number} is unchanged, but the reference changes it"
                 return Mismatch(kind="numerical", reason=reason, case=case, max_error=error, tolerance=limit)
     return None
 

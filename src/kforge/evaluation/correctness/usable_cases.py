@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ProblemError
-from kforge.evaluation.comparison.overflow import judges_nobody, overflows
+from kforge.evaluation.comparison.overflow import cannot_judge, overflows
 from kforge.evaluation.correctness.beyond_given_values import (
     is_in_proportion,
     is_sound,
@@ -74,7 +74,7 @@ class UsableCases:
             return None
         if not truth.is_whole and self._declared != "half":  # saves computing torch's own result here
             return truth
-        return None if self.judges_nobody(case, truth) else truth
+        return None if self.cannot_judge(case, truth) else truth
 
     def _truth(self, case: Case) -> tuple[Truth, bool]:
         """Return the right result, and whether the reference draws random numbers only for these Python numbers.
@@ -107,13 +107,14 @@ class UsableCases:
     def takes_pieces(self, case: Case, pieces: Pieces) -> bool:
         """Return whether these large inputs can judge a program.
 
-        The reference must accept a piece, which is tried only until the size of its output is known. Under the declared
-        precision half, no piece may overflow. Raises ProblemError for inputs as given.
+        Of inputs as given, the reference must accept a piece. Other inputs are tried as a whole, see `falls_apart`;
+        under the declared precision half, none of their pieces may overflow. Raises ProblemError for inputs as given.
         """
         if self._may_ruin_a_device(case):
             return False
         try:
-            pieces.learn_form()
+            if case.is_as_given or not self._reference.output_bytes:
+                pieces.learn_form()
             return case.is_as_given or self._declared != "half" or not pieces.overflow(self._declared)
         except ProblemError:
             if case.is_as_given:
@@ -121,13 +122,14 @@ class UsableCases:
             case.group.refused = True
             return False
 
-    def falls_apart(self, case: Case, cut: Cut) -> bool:
+    def falls_apart(self, case: Case, cut: Cut) -> bool | None:
         """Return whether the samples of this case are independent, so that it can be cut in the same way as inputs as
-        given."""
+        given; None if the case must be dropped, because the reference does not accept its inputs."""
         try:
             return holds_for(cut, self._reference.own_result, case.inputs)
-        except ProblemError:  # the reference takes each piece, but not all of them together
-            return False
+        except ProblemError:
+            case.group.refused = True
+            return None
 
     def overflows(self, case: Case, truth: Truth) -> bool:
         """Return whether torch overflows in this case. Always False for inputs as given."""
@@ -138,12 +140,12 @@ class UsableCases:
         None if there is no such search."""
         return None if case.is_as_given else self._lookups.spared(truth, output)
 
-    def judges_nobody(self, case: Case, truth: Truth) -> bool:
+    def cannot_judge(self, case: Case, truth: Truth) -> bool:
         """Return whether torch overflows, and no other part of the output can judge a program."""
         if not self.overflows(case, truth):
             return False
         # state and written inputs would overflow as well
-        return self._reference.has_history or truth.changed_inputs is not None or judges_nobody(truth, self._declared)
+        return self._reference.has_history or truth.changed_inputs is not None or cannot_judge(truth, self._declared)
 
     def is_sure(self, case: Case, truth: Truth) -> bool:
         """Return whether the reference is reliable on inputs beyond the given values."""

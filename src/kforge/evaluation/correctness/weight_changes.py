@@ -7,6 +7,7 @@ compared after a random part of the calls. State that it does not change, a prog
 from __future__ import annotations
 
 import copy
+import random
 import time
 from collections import deque
 from functools import cached_property
@@ -68,6 +69,9 @@ counter after this many more calls."""
 FEWEST_TRIES, MOST_TRIES, TRYING_SECONDS = 8, 24, 1.0
 """How often the reference is run to find out which changes of weights it accepts: FEWEST_TRIES times, and up to
 MOST_TRIES times within TRYING_SECONDS. 22 tries find one entry among 200 that must not change."""
+RETRIED = 2
+"""Number of refused changes that are tried again, one by one, whenever all weights are changed. They may have been
+refused because of the values that were drawn then, or not tried alone because the tries were used up."""
 
 
 class Handover:
@@ -235,15 +239,18 @@ class Handover:
         together. Masks have more elements set than in `base`, or `fewer`.
 
         All are tried at once, then each kind, then halves. So one entry that must not be negative does not prevent the
-        others from becoming negative. After the first time, only changes that were accepted before are tried.
+        others from becoming negative. After the first time, the changes that were accepted before are tried first, and
+        then a few of the others.
         """
         unordered = [name for name, free in self._ascending.items() if free]
         changes = far_changes(self.instance, self.reference.model, base, counters or (), unordered)
         size = self._size_of_outputs({})
-        waiting = deque([self._made_before(changes)])
+        accepted, others = self._by_acceptance(changes)
+        chance = random.Random(seed)  # noqa: S311 - as secret as its seed
+        waiting, retried = deque([accepted]), chance.sample(others, min(RETRIED, len(others)))
         fresh, taken, tries, end = base, list[Change](), 0, time.monotonic() + TRYING_SECONDS
-        while waiting and tries < (MOST_TRIES if time.monotonic() < end else FEWEST_TRIES):
-            part = waiting.popleft()
+        while (waiting or retried) and tries < (MOST_TRIES if time.monotonic() < end else FEWEST_TRIES):
+            part = waiting.popleft() if waiting else [retried.pop()]
             tries += 1
             state = with_changes(base, [*taken, *part], self.instance, seed, fewer=fewer)
             late = [each.name for each in (*taken, *part) if each.kind == "counter"]
@@ -256,9 +263,13 @@ class Handover:
         self._has_gone_far = True
         return fresh
 
-    def _made_before(self, changes: list[Change]) -> list[Change]:
-        """Return those changes that the reference has accepted before; the first time, all changes."""
-        return [each for each in changes if each in self.changed] if self._has_gone_far else changes
+    def _by_acceptance(self, changes: list[Change]) -> tuple[list[Change], list[Change]]:
+        """Return the changes that the reference has accepted before, and the others. The first time, all count as
+        accepted."""
+        if not self._has_gone_far:
+            return changes, []
+        accepted = [each for each in changes if each in self.changed]
+        return accepted, [each for each in changes if each not in self.changed]
 
     @cached_property
     def _tables(self) -> frozenset[str]:
@@ -456,7 +467,8 @@ def _cannot_be_handed_over(missing: list[str]) -> Mismatch:
     """Return the verdict for a program whose state lacks entries."""
     names = ", ".join(missing[:NAMED])
     reason = (
-        f"the program's state_dict lacks {names} of the reference: weights that are given, or that every constructor "
-        "leaves alike (ones, zeros), must keep their names and shapes to be judged with other values"
+        f"the program's state_dict has no {names} of the reference's shape: a program is judged with other weights, "
+        "which are copied to it by name; so weights that come with the problem, or that the reference's constructor "
+        "does not draw at random (such as ones and zeros), must keep their names and shapes"
     )
     return Mismatch(kind="structure", reason=reason)

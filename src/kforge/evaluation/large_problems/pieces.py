@@ -122,11 +122,15 @@ def find_cut(run: Callable[[list[Any]], Any], inputs: list[Any]) -> Cut | None:
 def holds_for(cut: Cut, run: Callable[[list[Any]], Any], inputs: list[Any]) -> bool:
     """Return whether a cut that was found on other inputs is valid for these. The inputs are not changed.
 
-    A module may clip a common norm, which couples samples only if they are large. `run` raises ProblemError for inputs
-    that the module does not accept.
+    A module may clip a common norm, which couples samples only if they are large. It may also accept the whole inputs
+    and no part of them; then the cut is not valid. Raises ProblemError, as `run` does, if the module does not accept
+    the whole inputs.
     """
     whole = run(inputs)
-    return cut.cuts_output(whole) and _agrees_in_parts(run, inputs, whole, cut)
+    try:
+        return cut.cuts_output(whole) and _agrees_in_parts(run, inputs, whole, cut)
+    except ProblemError:
+        return False
 
 
 def _possible(inputs: list[Any]) -> Iterator[Cut]:

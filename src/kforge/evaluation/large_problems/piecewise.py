@@ -66,12 +66,9 @@ class Pieces:
                 yield self._reference.truth(self._piece(number, bounds)), bounds
 
     def learn_form(self) -> None:
-        """Find out the size of the output by running the reference on one piece, unless it is already known.
-
-        Raises ProblemError if the reference fails.
-        """
-        if not self._reference.output_bytes:
-            self._note_size(self._form(next(self.truths())[0]))
+        """Find out the size of the output by running the reference on one piece. Raises ProblemError if the reference
+        fails."""
+        self._note_size(self._form(next(self.truths())[0]))
 
     def against(self, output: Any) -> Iterator[tuple[Truth, Any]]:
         """Yield pairs of the right result of a piece and that piece of an output.

@@ -85,7 +85,7 @@ class MemoryPlan:
         self.is_short = self._budget.is_short_for(self.call_bytes)
         if self.is_short:
             self._budget.must_hold(instance.problem.name, self.call_bytes)
-            self.let_go()
+            self.free_memory()
         if (self.is_short or seconds > SLOW_DESCRIPTION) and not set(workload.labels) & COUPLED:
             self.cut = self._cut(instance)
 
@@ -112,14 +112,14 @@ class MemoryPlan:
             access.save(self._budget.limit)
         return access
 
-    def let_go(self) -> None:
+    def free_memory(self) -> None:
         """Free memory that this process no longer needs."""
         gc.collect()  # torch's dispatch modes leave reference cycles, which hold results of the reference
         host.trim_memory()
         if self.memory is not None:
             self.memory.trim()
 
-    def wanted(self, free: int | None = None) -> str:
+    def shortage_message(self, free: int | None = None) -> str:
         """Return the error message for a device with too little memory. `free` is the number of free bytes."""
         there = "" if free is None else f", and the device has {gigabytes(free)} free"
         needed = gigabytes(LEAN_CALLS * self.call_bytes)

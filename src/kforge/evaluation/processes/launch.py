@@ -131,26 +131,18 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
-    def leave(self, seconds: float) -> str:
-        """Close the channel, wait up to these seconds for the process to end by itself, and return the end of its
-        log."""
-        self.channel.close()
-        if self._status is None:
-            self.release()
-            self._status = self._wait(seconds)
-        return self.last_words()
-
     def has_ended(self) -> bool:
         """Return whether the process has ended, for example by a crash."""
         if self._status is None:
             self._status = self._wait(0.1)  # its memory is gone a moment before it can be reaped
         return self._status is not None
 
-    def finish(self, seconds: float) -> bool:
-        """Close the channel, which makes a worker end by itself. Returns whether it ended within these seconds."""
+    def await_exit(self, seconds: float) -> bool:
+        """Close the channel, which makes the process end by itself, and wait for its end. Returns whether it ended
+        within these seconds."""
         self.channel.close()
-        self.release()
         if self._status is None:
+            self.release()
             self._status = self._wait(seconds)
         return self._status is not None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kforge.evaluation.constants import FOREVER, MAX_TRUSTED_FRAME
 from kforge.evaluation.processes.fork_requests import ForkServer, Opened
-from kforge.evaluation.sandbox import Border, NoBorder, choose, syscalls
+from kforge.evaluation.sandbox import Border, NoSandboxError, choose, syscalls
 from kforge.evaluation.transport.channel import Channel
 from kforge.evaluation.transport.wire import Tree, WireMessage
 
@@ -59,7 +59,7 @@ def serve(descriptor: int, warden: Warden | None = None, environment: Mapping[st
     assert isinstance(opening, Open)
     try:
         layer = choose(opening.ladder, Border(tuple(opening.readable), tuple(opening.devices)), Path.cwd(), warden)
-    except NoBorder as error:
+    except NoSandboxError as error:
         channel.send(Opened("", str(error)))
         return
     # this process must outlive the referee for a moment, to end its workers; EOF on the channel ends it

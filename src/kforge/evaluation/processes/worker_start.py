@@ -130,7 +130,7 @@ class Workers:
         if warden is not None:
             begin = partial(serve, warden=warden, environment=self._environment)
             fork_server = launch.fork(begin, work=folder, keep=warden.descriptors)
-            warden.let_go()
+            warden.close_descriptors()
         else:
             environment = {**self._environment, **launch.private_environment(folder, folder)}
             environment |= {} if under is None else under.environment

@@ -42,7 +42,7 @@ class CompileBaselines:
         if known is None:
             known = self._measure(instance)
             known = known.model_copy(update={"measured_at": time.time()})
-            self._workers.measurements.put(known, *self._place(instance), lasting=True)
+            self._workers.measurements.put(known, *self._place(instance))
         return known
 
     def build(self, instance: Instance) -> None:

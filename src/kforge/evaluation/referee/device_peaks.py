@@ -61,7 +61,7 @@ def calibrated(
     quiet = foreign_share(before, LoadSnapshot.take([os.getpid()])) <= BUSY_SHARE
     found = found.model_copy(update={"quiet": quiet})
     peaks = found if known is None else known.joined(found)
-    cache.put(peaks, *where, lasting=True)
+    cache.put(peaks, *where)
     return peaks
 
 

@@ -282,7 +282,7 @@ class Evaluator:
             self._instance = instance
             self.workers.open(workload)
             if self.workers.memory_plan.is_short:
-                self.workers.memory_plan.let_go()
+                self.workers.memory_plan.free_memory()
         return self._instance, self.workers.workload
 
     def _drop_problem(self) -> None:

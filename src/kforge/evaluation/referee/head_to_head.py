@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ProblemError
 from kforge.evaluation import constants
-from kforge.evaluation.constants import CONTENDED_PATIENCE, MOST_SITTINGS
+from kforge.evaluation.constants import CONTENDED_PATIENCE, MOST_ROUNDS
 from kforge.evaluation.correctness.check import CorrectnessCheck
 from kforge.evaluation.stages import WORDS
 from kforge.evaluation.static_check import ENTRY
@@ -86,33 +86,33 @@ class HeadToHeadRun:
 
     def run(self) -> HeadToHead:
         """Return the finding. If a program fails while it is timed, the finding is undecided and names the failure."""
-        while self._legs.sittings < MOST_SITTINGS:
+        while self._legs.rounds < MOST_ROUNDS:
             try:
-                self._sit()
+                self._time_round()
             except (Fault, ProblemError) as error:
                 reason = f"a program failed while the two were timed: {error}"
                 return HeadToHead(finding="undecided", spent=self._spent, reason=reason)
-            found = self._legs.standing(self._luck, spent=self._spent)
+            found = self._legs.standing(self._variation, spent=self._spent)
             longest = self._workers.setup.timing_cap * (CONTENDED_PATIENCE if found.reason else 1.0)
-            if self._legs.is_settled(self._luck) or self._spent > longest:
+            if self._legs.is_settled(self._variation) or self._spent > longest:
                 return found
             if found.speedup is not None:
                 why = f", {found.reason}" if found.reason else ""
                 progress = f"{self._spent:.0f} s of at most {longest:.0f} s, {times(found.speedup)} so far{why}"
                 self._workers.say(f"{WORDS['head to head']}: {progress}")
-        return self._legs.standing(self._luck, spent=self._spent)
+        return self._legs.standing(self._variation, spent=self._spent)
 
     @property
     def _spent(self) -> float:
         return round(time.monotonic() - self._begin, 3)
 
     @property
-    def _luck(self) -> float:
+    def _variation(self) -> float:
         """Log-ratio bound on process-to-process variation."""
         seconds = self._legs.legs[0].samples.candidate_seconds().median if self._legs.legs else 1.0
-        return self._workers.adapter.process_luck(seconds)
+        return self._workers.adapter.process_variation(seconds)
 
-    def _sit(self) -> None:
+    def _time_round(self) -> None:
         """Time both programs in fresh processes, each in both roles."""
         self._workers.say(WORDS["head to head"])
         challenger, rival = self._programs
@@ -126,7 +126,7 @@ class HeadToHeadRun:
             for leads in order:
                 candidate, baseline = sides if leads else sides[::-1]
                 self._legs.legs.append(Leg(self._race(candidate, baseline), challenger_leads=leads))
-        self._legs.sittings += 1
+        self._legs.rounds += 1
 
     def _ready(self, client: WorkerClient, program: Candidate) -> Side:
         """Load a program and judge it on one case, so that what is timed is right."""
@@ -149,7 +149,7 @@ class HeadToHeadRun:
             if side.takes_weights:
                 side.client.set_state(candidate.check.reference.state())
         # each pair of processes is timed twice as long as the one before, so that starting them takes a smaller share
-        seconds = self._workers.setup.timing_seconds / 2 * 2**self._legs.sittings
+        seconds = self._workers.setup.timing_seconds / 2 * 2**self._legs.rounds
         return Race(
             baseline.client,
             candidate.client,

@@ -22,7 +22,7 @@ SECONDS, PATIENCE = 1.0, 5.0
 """Seconds for which a program is sampled, and most seconds if it gives few samples."""
 LEAST_SAMPLES = 400
 """Number of samples that suffices: a share of one half is then known to ±5 percentage points."""
-LOOKS = 2000
+BLOCK_SAMPLES = 2000
 """Most samples of one block."""
 BLOCK_SECONDS = 0.25
 """Seconds of one block of calls. With shorter blocks, most of the time would go into preparing them."""
@@ -44,7 +44,7 @@ def sampled(client: WorkerClient, instance: Instance, seconds: float, output_byt
         if spent >= SECONDS and found.total() >= LEAST_SAMPLES:
             break
         client.block.prepare([inputs], times=calls)
-        found.update(client.block.sample(LOOKS))
+        found.update(client.block.sample(BLOCK_SAMPLES))
     return client.explain(found).model_copy(update=_counted(client, inputs, calls))
 
 

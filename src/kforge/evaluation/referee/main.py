@@ -144,7 +144,7 @@ def _dispatch(evaluator: Evaluator, request: Document) -> Record:
             return evaluator.peaks(fresh=request.topic == "fresh peaks")
         case "facts":
             return evaluator.facts()
-    raise KforgeError(f"the referee does not know the request {request.topic!r}")
+    raise KforgeError(f"the referee received an unknown request {request.topic!r}; this is a bug in kforge")
 
 
 def _die_with_parent() -> None:

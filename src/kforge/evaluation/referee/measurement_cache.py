@@ -1,4 +1,4 @@
-"""Caches measurements in this process, and on disk if they are to outlive it."""
+"""Caches measurements in this process and on disk."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ class Measurements:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sitting: dict[Path, Record] = {}
-        """Records of this process, by the path they have or would have on disk."""
+        self._of_this_process: dict[Path, Record] = {}
+        """Records that this process has measured, by their path on disk. They are preferred to those on disk, which
+        another process may have replaced since, so that one run uses one measurement."""
 
     def get(self, kind: type[R], *measured_on: str, believe: Callable[[R], bool] = lambda _: True) -> R | None:
-        """Return a cached record; None if it is not cached. Records on disk are used only if `believe` accepts them.
+        """Return a cached record; None if none is cached that `believe` accepts.
 
         `measured_on` names what was measured, such as problem and device.
         """
         path = self._path(kind, measured_on)
-        known = self._sitting.get(path)
-        if isinstance(known, kind):
+        known = self._of_this_process.get(path)
+        if isinstance(known, kind) and believe(known):
             return known
         try:
             kept = kind.from_json(path.read_bytes())
@@ -47,13 +48,12 @@ class Measurements:
             return None
         return kept if believe(kept) else None
 
-    def put(self, record: Record, *measured_on: str, lasting: bool) -> None:
-        """Cache a record, with `lasting` also on disk. Raises RunError if the cache cannot be written."""
+    def put(self, record: Record, *measured_on: str) -> None:
+        """Cache a record. Raises RunError if the cache on disk cannot be written."""
         path = self._path(type(record), measured_on)
-        self._sitting[path] = record
-        if lasting:
-            durable.make_folder(path.parent)
-            durable.write(path, record.to_json(), shared=True)
+        self._of_this_process[path] = record
+        durable.make_folder(path.parent)
+        durable.write(path, record.to_json(), shared=True)
 
     def _path(self, kind: type[Record], measured_on: tuple[str, ...]) -> Path:
         key = hashlib.sha256("\0".join(measured_on).encode()).hexdigest()[:24]

@@ -249,17 +249,17 @@ class Pipeline:
 
     def _is_decided(self, samples: PairedSamples) -> bool:
         """Return whether more timed pairs would change none of the findings about the known baselines."""
-        luck = self._luck(samples)
-        if not samples.is_decided(luck):
+        variation = self._variation(samples)
+        if not samples.is_decided(variation):
             return False
         known = self._compile_baselines.known(self.instance) if self.workers.setup.compile_baseline else None
         if known is None or known.unavailable or samples.is_tight(COMPILED_HALF_WIDTH):
             return True
-        return decides(_over_compile(samples, known), luck * math.sqrt(2), samples.allowance)
+        return decides(_over_compile(samples, known), variation * math.sqrt(2), samples.allowance)
 
-    def _luck(self, samples: PairedSamples) -> float:
+    def _variation(self, samples: PairedSamples) -> float:
         """Return the bound on process-to-process variation, as a logarithm."""
-        return self.workers.adapter.process_luck(samples.candidate_seconds().median)
+        return self.workers.adapter.process_variation(samples.candidate_seconds().median)
 
     def _note(self, moment: str, conditions: dict[str, str]) -> None:
         if conditions:
@@ -406,12 +406,12 @@ class Pipeline:
     def _comparisons(self, samples: PairedSamples, labels: list[str]) -> tuple[Comparison, ...]:
         """Return the speedup over each baseline. A missing compiled baseline adds a label to `labels`."""
         doubt = voids_speed([*self._findings, *labels]) or samples.doubt
-        luck = self._luck(samples)
+        variation = self._variation(samples)
         eager = Comparison(
             baseline="eager",
             identity=self.workers.identity("eager"),
             seconds=samples.baseline_seconds(),
-            speedup=samples.speedup(luck),
+            speedup=samples.speedup(variation),
             doubt=doubt,
         )
         if not self.workers.setup.compile_baseline:
@@ -425,7 +425,7 @@ class Pipeline:
             baseline="compile",
             identity=known.identity,
             seconds=known.seconds,
-            speedup=_over_compile(samples, known, luck * math.sqrt(2), samples.allowance),
+            speedup=_over_compile(samples, known, variation * math.sqrt(2), samples.allowance),
             doubt=doubt or known.doubt,
         )
         return eager, compiled
@@ -436,8 +436,8 @@ def _unseen(client: WorkerClient) -> tuple[str, ...]:
 
 
 def _over_compile(
-    samples: PairedSamples, known: CompileBaseline, luck: float = 0.0, allowance: float = 0.0
+    samples: PairedSamples, known: CompileBaseline, variation: float = 0.0, allowance: float = 0.0
 ) -> Interval:
     """Return the speedup over `torch.compile`."""
     chained = chained_speedup(samples.log_ratios, np.asarray(known.log_ratios), np.random.default_rng(0))
-    return widened(chained, samples.looks, luck, allowance)
+    return widened(chained, samples.looks, variation, allowance)

@@ -67,7 +67,7 @@ class Ladder:
             ) from None
         try:
             _run(client, instance, candidate, seed)
-            output = client.finish(COUNTED_SECONDS, MAX_COUNTED_OUTPUT)
+            output = client.log_after_exit(COUNTED_SECONDS, MAX_COUNTED_OUTPUT)
         finally:
             client.close()
         try:

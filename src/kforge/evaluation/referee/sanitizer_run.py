@@ -215,7 +215,8 @@ class SanitizerRun:
         else:
             with suppress(Fault):  # some planted errors also raise an exception in the worker
                 client.plant(sanitizer.planted)
-        log = client.leave(SANITIZER_ENDS)
+        log = client.log_after_exit(SANITIZER_ENDS)
+        client.close()
         if (report := sanitizer.read(log)) is not None:
             return self._finding(report, sanitizer)
         match failure:

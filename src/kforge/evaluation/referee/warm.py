@@ -61,7 +61,7 @@ def share(cache: Path, environment: Mapping[str, str], ready: Callable[[], None]
         last = host.last_words().strip().rpartition("\n")[2]
         raise EvaluationError(f"the process of `kforge warm` {host.cause_of_death()}: {last}") from None
     finally:
-        if not host.finish(5.0):
+        if not host.await_exit(5.0):
             host.kill()
         warm_socket.clear(folder)
 

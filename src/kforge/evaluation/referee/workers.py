@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from kforge import platforms
-from kforge.errors import EvaluationError
 from kforge.evaluation.baselines import identity
 from kforge.evaluation.large_problems.plan import MemoryPlan, bytes_of_specs
 from kforge.evaluation.referee.measurement_cache import Measurements
@@ -154,7 +153,8 @@ class WorkerFactory:
         client: WorkerClient | None = None,
     ) -> WorkerClient:
         """Return a worker that has loaded the reference, has called it once, and is ready to be timed. Raises
-        EvaluationError if the worker dies or the reference fails in it.
+        EvaluationError if the worker dies or the reference fails in it, and ProblemError if the problem cannot be
+        constructed. The worker is closed if anything is raised.
 
         `client` is a worker that was started in advance. `compile_mode` and `hasty` are for a compiled baseline, see
         `wire.Construct`.
@@ -168,7 +168,7 @@ class WorkerFactory:
             if instance.problem.state_digest is not None:
                 client.set_state(Reference(instance, seed).state())
             client.call(instance.inputs(seed), compiling=bool(compile_mode))
-        except EvaluationError:
+        except BaseException:  # also a ProblemError, or an interruption: nobody else could close this worker
             client.close()
             raise
         return client

@@ -34,8 +34,8 @@ WILD_SHARE_OF_VECTORS, WILD_SHARE_OF_MATRICES = 0.25, 0.0625
 MANY_ROWS = 512
 """A parameter with more rows than this may be a lookup table, of which a call uses only some rows. So several rows
 change at once."""
-EIGHTH = 8
-"""In a parameter that is a lookup table, one row in this many is enlarged."""
+ROWS_PER_ENLARGED_ROW = 8
+"""Of a parameter that is a lookup table, one row is enlarged for every this many rows."""
 TINY = 1e-2
 """A parameter is tiny if its norm is less than this share of a usual one. LayerScale starts like that."""
 VAST = 1e4

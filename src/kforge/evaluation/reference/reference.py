@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kforge.problems.instance import Instance
 
 
-UNLIKE = 0.05
+SAME_DRAW_SHARE = 0.05
 """Two results from the same random numbers, in two precisions, differ by less than this share of their norm."""
 _halves_inside: WeakKeyDictionary[Instance, torch.dtype | None] = WeakKeyDictionary()
 """For each problem: the half-precision dtype to which its module rounds inside, or None."""
@@ -241,7 +241,7 @@ def _draw_alike(exact: Any, own: Any) -> bool:
             continue
         finite = one.isfinite() & other.isfinite()
         ours, theirs = (each.double().masked_fill(~finite, 0.0) for each in (one, other))
-        if float(torch.linalg.vector_norm(ours - theirs)) > UNLIKE * float(torch.linalg.vector_norm(theirs)):
+        if float(torch.linalg.vector_norm(ours - theirs)) > SAME_DRAW_SHARE * float(torch.linalg.vector_norm(theirs)):
             return False
     return True
 

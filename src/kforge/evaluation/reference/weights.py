@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from kforge.evaluation.reference.other_values import (
-    EIGHTH,
+    ROWS_PER_ENLARGED_ROW,
     enlarge_a_row,
     flip,
     has_finite_marks,
@@ -257,7 +257,7 @@ def large_states(model: nn.Module, seed: int, tables: Collection[str] = ()) -> I
     for name, parameter in model.named_parameters():
         if is_real_or_complex(parameter) and parameter.numel():
             enlarged[name] = parameter.detach().clone()
-            enlarge_a_row(enlarged[name], chance, EIGHTH if name in tables else None)
+            enlarge_a_row(enlarged[name], chance, ROWS_PER_ENLARGED_ROW if name in tables else None)
     if enlarged:
         yield enlarged
     for name in chance.sample(list(enlarged), min(len(enlarged), MOST_ALONE)) if len(enlarged) > 1 else ():

@@ -7,7 +7,7 @@ memory and processor time are not reserved, and side channels stay open. docs/th
 
 from kforge.evaluation.sandbox.border import Border, WorkerFolders
 from kforge.evaluation.sandbox.cells import Freezer, Warden
-from kforge.evaluation.sandbox.ladder import LADDER, UNSAFE, NoBorder, choose
+from kforge.evaluation.sandbox.ladder import LADDER, UNSAFE, NoSandboxError, choose
 from kforge.evaluation.sandbox.layers import Layer
 
-__all__ = ["LADDER", "UNSAFE", "Border", "Freezer", "Layer", "NoBorder", "Warden", "WorkerFolders", "choose"]
+__all__ = ["LADDER", "UNSAFE", "Border", "Freezer", "Layer", "NoSandboxError", "Warden", "WorkerFolders", "choose"]

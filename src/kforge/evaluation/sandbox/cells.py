@@ -137,7 +137,7 @@ class Warden:
         """All file descriptors of the warden, for a fork of this process that shall use it."""
         return self.orders.fileno(), *self.lifeline
 
-    def let_go(self) -> None:
+    def close_descriptors(self) -> None:
         """Close the warden's descriptors in this process, after another process has got them."""
         self.orders.close()
         for end in self.lifeline:

@@ -23,12 +23,12 @@ UNSAFE = Layer.name
 """Name of the layer without a sandbox."""
 
 
-class NoBorder(Exception):
+class NoSandboxError(Exception):
     """No layer of the ladder works here. The message says in one line why."""
 
 
 def choose(ladder: Sequence[str], border: Border, folder: Path, warden: Warden | None = None) -> Layer:
-    """Return the first layer of the ladder that works, ready for use. Raises NoBorder.
+    """Return the first layer of the ladder that works, ready for use. Raises NoSandboxError if none works.
 
     This process must have one thread; it enters the namespaces of the layer and cannot leave them. The layers are tried
     in `folder`. `warden` is passed to the chosen layer.
@@ -42,7 +42,7 @@ def choose(ladder: Sequence[str], border: Border, folder: Path, warden: Warden |
             why.append(f"{name}: {reason}")
     if _in_container():
         why.append("this is a container, whose settings may forbid sandboxes")
-    raise NoBorder(
+    raise NoSandboxError(
         f"no sandbox works here ({'; '.join(why) or 'none was allowed'}); see docs/threat-model.md, "
         "or use --unsafe to run programs without a sandbox"
     )

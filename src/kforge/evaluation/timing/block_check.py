@@ -221,7 +221,7 @@ class BlockCheck:
         undue = overlapping(everything)
         if undue and (undue := undue - overlapping(self._baseline.block.places())):
             what, *_ = min(undue)
-            reason = f"{what} share memory where the reference's do not (in a timed block)"
+            reason = f"{what} share memory, but the reference's do not (in a timed block)"
             raise Fault(Rejected(rule="output_reused", reason=reason))
 
     def _state_is_alike(self) -> None:

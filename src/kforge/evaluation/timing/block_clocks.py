@@ -122,5 +122,5 @@ def at_rest_alike(blocks: Sequence[Took], trusted: Sequence[Took]) -> list[float
 def must_agree(block: Took) -> None:
     """Raise Fault if the worker's clock shows clearly more time than the referee's."""
     if block.claimed > block.seconds * CLOCK_TOLERANCE:
-        reason = f"the worker's clock claims {block.claimed:.3g} s where the referee's saw {block.seconds:.3g} s"
+        reason = f"the worker's clock shows {block.claimed:.3g} s, but the referee's clock only {block.seconds:.3g} s"
         raise Fault(Rejected(rule="clock", reason=reason))

@@ -40,26 +40,26 @@ class Leg:
 
 @dataclass
 class Legs:
-    """All legs so far. `sittings`: how many pairs of fresh processes they were timed in."""
+    """All legs so far. `rounds`: how many pairs of fresh processes they were timed in."""
 
     legs: list[Leg] = field(default_factory=list)
-    sittings: int = 0
+    rounds: int = 0
 
-    def standing(self, luck: float, *, spent: float = 0.0) -> HeadToHead:
+    def standing(self, variation: float, *, spent: float = 0.0) -> HeadToHead:
         """Return the finding so far.
 
-        `luck` bounds process-to-process variation of one pair of processes, as a logarithm. `spent` is the number of
-        seconds that the session took so far, for the record.
+        `variation` bounds the process-to-process variation of one pair of processes, as a logarithm. `spent` is the
+        number of seconds that the session took so far, for the record.
         """
         if not any(leg.samples.baseline for leg in self.legs):
             return HeadToHead(finding="undecided", spent=spent, reason="nothing could be timed")
         ours, theirs = self._merged(challenger_leads=True), self._merged(challenger_leads=False)
-        luck = luck / math.sqrt(max(1, self.sittings))
-        speedup, bound = ours.speedup(luck), self._bound
+        variation = variation / math.sqrt(max(1, self.rounds))
+        speedup, bound = ours.speedup(variation), self._bound
         finding: Standing = "undecided"
         if speedup.low > bound:
             finding, reason = "faster", self._doubt(speedup.median, challenger_leads=True)
-        elif theirs.speedup(luck).low > bound:
+        elif theirs.speedup(variation).low > bound:
             finding, reason = "slower", self._doubt(1 / speedup.median, challenger_leads=False)
         else:
             reason = f"other processes used {ours.busy:.0%} of the machine" if self.is_contended else ""
@@ -81,12 +81,12 @@ class Legs:
         """Whether other processes used the machine, and too few pairs were timed without them."""
         return self._pooled(challenger_leads=True).is_contended
 
-    def is_settled(self, luck: float) -> bool:
+    def is_settled(self, variation: float) -> bool:
         """Whether more pairs would not change the finding: it is decided, or the two are about equally fast."""
-        if self.standing(luck).finding != "undecided":
+        if self.standing(variation).finding != "undecided":
             return True
         found = self._merged(challenger_leads=True).speedup()
-        most = self._bound * math.exp(luck / math.sqrt(max(1, self.sittings)))
+        most = self._bound * math.exp(variation / math.sqrt(max(1, self.rounds)))
         return 1 / most <= found.low <= found.high <= most
 
     @property
@@ -143,7 +143,7 @@ class Legs:
 
         `processor`: use processor time if it is known. `led_only`: only legs in which this program was the candidate.
         """
-        pooled = PairedSamples(looks=self.sittings)
+        pooled = PairedSamples(looks=self.rounds)
         for leg in self.legs:
             if led_only and leg.challenger_leads != challenger_leads:
                 continue

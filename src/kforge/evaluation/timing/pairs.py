@@ -231,14 +231,14 @@ class PairedSamples:
         ratios = self.log_ratios - self._counting(self.charges)
         return found.model_copy(update={"low": min(found.low, speedup(ratios, np.random.default_rng(0)).low)})
 
-    def speedup(self, luck: float = 0.0) -> Interval:
+    def speedup(self, variation: float = 0.0) -> Interval:
         """Return the speedup with its interval, which is widened for repeated examinations.
 
-        `luck` bounds the process-to-process variation, as a logarithm (`statistics.widened`). If the samples are
+        `variation` bounds the process-to-process variation, as a logarithm (`statistics.widened`). If the samples are
         uneven, the upper bound stays that of the median block, so that a program that is mostly faster is not called
         slower.
         """
-        found = widened(self._charged(self._plain), self.looks, luck, self.allowance)
+        found = widened(self._charged(self._plain), self.looks, variation, self.allowance)
         excess = 0.0 if self.gains_by_batching else self._excess
         return found.model_copy(update={"high": found.high * math.exp(excess)})
 
@@ -288,11 +288,11 @@ class PairedSamples:
         """The speedup as measured, without anything that a claim must allow for."""
         return speedup(self.log_ratios, np.random.default_rng(0))
 
-    def is_decided(self, luck: float) -> bool:
+    def is_decided(self, variation: float) -> bool:
         """Return whether more pairs would not change the finding about the first baseline."""
         # what a program could gain by sending the worker's answer itself moves the bound: more pairs do not reduce it
         measured = widened(self._charged(self._plain), self.looks)
-        return self.is_tight() or (self.is_usable and decides(measured, luck, self.allowance))
+        return self.is_tight() or (self.is_usable and decides(measured, variation, self.allowance))
 
     def baseline_seconds(self) -> float:
         """Return the median seconds of one call of the baseline."""
@@ -328,12 +328,12 @@ def _allowance(seconds: Samples, around: float) -> float:
     return float(np.log1p(around / np.median(seconds)))
 
 
-def decides(value: Interval, luck: float, allowance: float = 0.0) -> bool:
+def decides(value: Interval, variation: float, allowance: float = 0.0) -> bool:
     """Return whether an interval settles the question: the program is faster, it is slower, or there is no real
     difference.
 
-    `luck` and `allowance` are logarithms that a claim must allow for (`statistics.widened`).
+    `variation` and `allowance` are logarithms that a claim must allow for (`statistics.widened`).
     """
-    low, high, bound = math.log(value.low), math.log(value.high), math.log(WIN_BOUND) + luck
+    low, high, bound = math.log(value.low), math.log(value.high), math.log(WIN_BOUND) + variation
     win = bound + allowance
     return low > win or high < -bound or -bound <= low <= high <= win

@@ -1,11 +1,14 @@
-"""Times a candidate against a baseline, in two workers, on fresh inputs, by the referee's clock. (torch)
+"""Times a candidate against a baseline, in two workers, on fresh inputs, by clocks that the candidate cannot change.
+(torch)
 
 A block is a number of calls, each on new inputs. The referee starts its clock, orders the worker to run the block, and
 stops the clock when the worker reports the end. So a worker cannot change its time by changing a clock. Blocks run in
 the order ABBA (baseline, candidate, candidate, baseline), so that a drift of the machine's speed affects both alike.
 
-`block_clocks.py` decides which clock counts. A program could send the worker's answer itself, faster than the worker's
-own code. How much time that could save is measured on the baseline, and subtracted from every claim.
+On a device the baseline's time is its device's clock, and the candidate's own clock counts only if it shows more than
+the referee's (`block_clocks.py`). A program could send the worker's answer itself, faster than the worker's own code.
+The time that this could save is measured on the baseline, and the lower bound of the speedup assumes that the program
+saved all of it.
 
 A worker is stopped whenever it has no order (`WorkerClient`). So it cannot compute before the clock starts or after it
 stops, the two sides cannot disturb each other, and the checked outputs are those of the timed calls.
@@ -346,7 +349,7 @@ class Race:
         """Stop one block of the candidate at random moments to see whose code runs. It looks like a timed block to the
         program."""
         self.candidate.block.prepare(self._inputs.take(samples.calls_per_block), **self._options())
-        samples.whereabouts += self.candidate.block.trace(constants.LEAST_LOOKS)
+        samples.whereabouts += self.candidate.block.trace(constants.EXTRA_BLOCK_SAMPLES)
         if self.check is not None:  # the baseline has not made these calls
             self.check.begin()
 

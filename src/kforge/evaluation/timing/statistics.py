@@ -40,12 +40,12 @@ def chained_speedup(log_ratios: Samples, other: Samples, rng: np.random.Generato
     return _between(middle, np.exp(resampled_medians(log_ratios, rng) - resampled_medians(other, rng)))
 
 
-def widened(value: Interval, looks: int, luck: float = 0.0, allowance: float = 0.0) -> Interval:
+def widened(value: Interval, looks: int, variation: float = 0.0, allowance: float = 0.0) -> Interval:
     """Return the interval widened, so that it contains the true value in 95 % of cases although it was examined
     repeatedly.
 
     Timing stops when the interval decides something, so each of the `looks` is another chance of an error. The first
-    look uses most of the 5 %, and later ones share the rest. `luck` is a logarithm that bounds process-to-process
+    look uses most of the 5 %, and later ones share the rest. `variation` is a logarithm that bounds process-to-process
     variation: how much faster one process may stay than another of the same program, because of where its memory lies.
     Repetitions in the same processes cannot show it. `allowance` is a logarithm that is subtracted from the lower
     bound: the part of the speedup that the program may not have earned.
@@ -54,8 +54,8 @@ def widened(value: Interval, looks: int, luck: float = 0.0, allowance: float = 0
     below, above = (value.median / value.low) ** scale, (value.high / value.median) ** scale
     return Interval(
         median=value.median,
-        low=value.median / below * math.exp(-luck - allowance),
-        high=value.median * above * math.exp(luck),
+        low=value.median / below * math.exp(-variation - allowance),
+        high=value.median * above * math.exp(variation),
     )
 
 

@@ -84,7 +84,7 @@ class TimedOutputs:
             if found is not None:
                 raise Fault(found)
             if handover.has_left_out(name, ours, theirs):
-                reason = f"{name} of the state is left as it was where the reference changes it"
+                reason = f"{name} of the state is unchanged, but the reference changes it"
                 raise Fault(Mismatch(kind="numerical", reason=reason, case=case))
 
     def reference_fails(self) -> bool:

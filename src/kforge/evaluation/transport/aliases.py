@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Aliases = frozenset[tuple[int, int]]
 """Pairs of the number of an output and the number of an input in whose memory it lies, both counted by
 `tensor_leaves`."""
-UNDUE_VIEW = "an output is a view of an input where the reference makes a new tensor"
+UNDUE_VIEW = "an output is a view of an input, but the reference makes a new tensor"
 """Reason of a rejection, as users read it."""
 NO_INPUT_OF_ITS = -1
 """Stands for an input's number if an output lies in the memory for inputs, but not inside one input of its own call."""

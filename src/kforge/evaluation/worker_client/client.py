@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kforge.errors import EvaluationError, ProblemError
-from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, START_DEADLINE
+from kforge.evaluation.constants import BUILD_DEADLINE, COMPILE_DEADLINE, MAX_LOG, START_DEADLINE
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.code_ownership import TELLS_COUNTERS
 from kforge.evaluation.worker_client.input_region import InputRegion
@@ -100,19 +100,13 @@ class WorkerClient:
         """Whether the program computes on the host, where it can be stopped to see whose code runs."""
         return isinstance(self.access, HostAccess) and TELLS_COUNTERS
 
-    def finish(self, seconds: float, most: int) -> str:
-        """Let the worker end by itself, for at most these seconds. Returns the last `most` bytes of its log."""
-        self._process.finish(seconds)
-        return self._process.last_words(most)
+    def log_after_exit(self, seconds: float, most: int = MAX_LOG) -> str:
+        """Let the worker end by itself, for at most these seconds. Returns the last `most` bytes of its log.
 
-    def leave(self, seconds: float) -> str:
-        """Wait for the worker to end by itself, for at most these seconds, then kill it. Returns the end of its log.
-
-        A sanitizer reports some of its findings only when the program ends.
+        A profiler, and a sanitizer for some of its findings, report only when the program ends.
         """
-        said = self._process.leave(seconds)
-        self.close()
-        return said
+        self._process.await_exit(seconds)
+        return self._process.last_words(most)
 
     def close(self, patience: float = 10.0) -> None:
         """Kill the worker, and wait up to `patience` seconds for its end. After a patience of 0, a later call waits."""

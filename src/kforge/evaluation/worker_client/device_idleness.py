@@ -38,10 +38,10 @@ class DeviceIdleness:
         self._canary = torch.zeros(64, device=adapter.device())
 
     def await_idle(self, seconds: float, *, brief: bool = False) -> Finish:
-        """Wait until the device is idle, for at most these seconds. Returns when that was, and whether the device was
-        still busy at first.
+        """Wait at most `seconds` until the device is idle. Returns when it was last examined, and whether it was still
+        busy at the first examination.
 
-        With `brief`, the device counts as idle when it was seen idle once.
+        With `brief`, one examination that finds the device idle is enough.
         """
         late = False
         end = time.monotonic() + seconds

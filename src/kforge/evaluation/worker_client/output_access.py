@@ -140,12 +140,14 @@ class OutputAccess:
         """Wait until the work of this process on the device is done."""
 
     def flush(self) -> None:
-        """Evict what this process has just written from the device's caches."""
+        """Empty the device's caches, so that timed calls do not find the inputs that this process has just written in
+        a cache."""
 
     def finish(self, seconds: float, *, brief: bool = False) -> Finish:  # noqa: ARG002
-        """Wait until the worker's device is idle, for at most these seconds. Returns the time when that was.
+        """Wait at most `seconds` until the worker's device is idle. Returns when it was last examined, and whether it
+        was still busy at the first examination.
 
-        On a host there is nothing to wait for. With `brief`, the device counts as idle when it was seen idle once.
+        On a host there is nothing to wait for. With `brief`, one examination that finds the device idle is enough.
         """
         return Finish(time.perf_counter_ns(), late=False)
 

@@ -35,6 +35,8 @@ _CASTS = {
     "int8": (2, "<b"),
     "uint8": (3, "<B"),
 }
+_CAST_OF_SIZE = {4: "int32", 2: "int16", 1: "uint8"}
+"""For each size in bytes, an integer type of `arg_casts`. Integers of 8 bytes need none."""
 
 
 @dataclass(frozen=True)
@@ -215,9 +217,11 @@ def _check_code(place: str, parameter: Description, code: int, items: list[Any],
         raise LaunchError(f"{place} is {parameter.spelling}: torch.mps would pass the bits of a float; pass an int")
     size = _SIZES[wanted]
     if several and _SIZES[code] != size:
+        cast = _CAST_OF_SIZE.get(size)
+        need = f'give the type by arg_casts, for example arg_casts="{cast}"' if cast else "leave out arg_casts"
         raise LaunchError(
-            f"{place} is {parameter.spelling}: torch.mps passes a list as {8 * _SIZES[code]}-bit integers; "
-            "use arg_casts"
+            f"{place} is {parameter.spelling}: torch.mps passes a list of integers as {8 * _SIZES[code]}-bit integers; "
+            f"{need}"
         )
     low, high = (0, 256**size - 1) if wanted in _UNSIGNED else (-(256**size) // 2, 256**size // 2 - 1)
     if wanted == BOOL:

@@ -1,4 +1,4 @@
-"""Kernels of a Metal source, run by the emulator on the CPU. (torch, at a launch)"""
+"""Runs the kernels of a Metal source on the CPU, in an emulator. (torch, at a launch)"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ void multiplied(const float4* x, float4* out) {
     const auto i = syclext::this_work_item::get_nd_item<1>().get_global_linear_id();
     const float4 factor = x[i];
     float4 a = factor, b = factor + 1.0f, c = factor + 2.0f, d = factor + 3.0f;
-    for (int step = 0; step < 256; ++step) {
+    for (int step = 0; step < STEPS; ++step) {
         a = sycl::fma(a, factor, factor);
         b = sycl::fma(b, factor, factor);
         c = sycl::fma(c, factor, factor);
@@ -36,4 +36,4 @@ void multiplied(const float4* x, float4* out) {
 
 def main(file: str) -> None:
     """Write the rates to this file as JSON."""
-    Path(file).write_text(json.dumps(launches.rates(build(_SOURCE, ()))), encoding="utf-8")
+    Path(file).write_text(json.dumps(launches.rates(build(launches.with_steps(_SOURCE), ()))), encoding="utf-8")

@@ -101,8 +101,8 @@ class WebgpuKernel:
         if len(placed) != len(buffers) or others != self._numbers.count:
             wanted = [*(one.name for one in buffers), *self._numbers.names]
             raise LaunchError(
-                f"{name}: takes {len(buffers)} tensors and {self._numbers.count} numbers "
-                f"({', '.join(wanted) or 'none'}), got {len(placed)} and {others}"
+                f"{name}: needs {len(buffers)} tensors and {self._numbers.count} numbers (in order: "
+                f"{', '.join(wanted) or 'none'}), but got {len(placed)} tensors and {others} numbers"
             )
         given = [
             tensors.passed(

@@ -19,7 +19,7 @@ fn copied(@builtin(global_invocation_id) thread: vec3<u32>) { out[thread.x] = x[
 fn multiplied(@builtin(global_invocation_id) thread: vec3<u32>) {
     let factor = x[thread.x];
     var a = factor; var b = factor + 1.0; var c = factor + 2.0; var d = factor + 3.0;
-    for (var i = 0u; i < 256u; i++) {
+    for (var i = 0u; i < STEPSu; i++) {
         a = fma(a, factor, factor); b = fma(b, factor, factor); c = fma(c, factor, factor); d = fma(d, factor, factor);
     }
     out[thread.x] = a + b + c + d;
@@ -29,4 +29,4 @@ fn multiplied(@builtin(global_invocation_id) thread: vec3<u32>) {
 
 def main(file: str) -> None:
     """Write the rates to this file as JSON."""
-    Path(file).write_text(json.dumps(launches.rates(build(_SOURCE, ()))), encoding="utf-8")
+    Path(file).write_text(json.dumps(launches.rates(build(launches.with_steps(_SOURCE), ()))), encoding="utf-8")

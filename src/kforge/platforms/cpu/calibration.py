@@ -92,8 +92,8 @@ ROUNDS = 40_000
 """Rounds of arithmetic in one call, which take some hundred microseconds. That is long enough for starting the threads
 to cost little, and short enough for some calls not to be interrupted by the scheduler."""
 READ_BYTES = 16 << 20
-"""Bytes that each thread reads in one call, as far as whole passes over its data allow. Starting the threads
-then costs little."""
+"""Fewest bytes that each thread reads in one call, in whole passes over its data. With so many, starting the threads
+costs little."""
 SECONDS, LEAST_CALLS = 0.3, 20
 """Seconds for which the calls of one loop are timed, and the least number of calls. The fastest call counts."""
 BEYOND = 4
@@ -170,7 +170,7 @@ def _read_rate(loops: inline.Library, own: int, width: int, threads: int) -> flo
     """Return the bytes per second that all threads together read. Each one repeatedly reads `own` bytes of its own."""
     vectors = own // width // 8 * 8
     data = torch.ones(threads * vectors * width // 4, dtype=torch.int32)
-    rounds = max(1, READ_BYTES // (vectors * width))
+    rounds = -(-READ_BYTES // (vectors * width))  # rounded up
     work = float(rounds * threads * vectors * width)
     return _best_rate(lambda: loops.reading(data, vectors, rounds, threads), work)
 

@@ -108,16 +108,24 @@ def _shuffled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
     return flat.gather(1, keys.argsort(1)).reshape(given.shape)
 
 
-def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return a mask with a few changed elements, none of them in the first column. Other integers are shuffled."""
+def _few_flipped(given: Tensor, leaf: Leaf, generator: torch.Generator, *, keep_first: bool = False) -> Tensor:
+    """Return a mask with a few changed elements. Other integers are shuffled.
+
+    A row with a true element keeps at least one. With `keep_first`, no element of the first column changes: a module
+    may need it, such as attention with a causal mask, in which the first query sees nothing else.
+    """
     if leaf.is_one_number and leaf.high > 1:  # lengths, of which none may be zero
         return _integers(1, int(leaf.high), given.shape, generator)
     if (leaf.kind == "integer" and not leaf.is_one_number) or leaf.one_true:
         return _shuffled(given, leaf, generator)
     flipped = torch.rand(given.shape, generator=generator, device=generator.device).to(given.device) < DENSITIES[0]
-    if given.dim() and given.shape[-1] > 1:  # so that a row that begins with a true element keeps it
+    if not (given.dim() and given.shape[-1] > 1):
+        return given ^ flipped.to(given.dtype)
+    if keep_first:
         flipped[..., 0] = False
-    return given ^ flipped.to(given.dtype)
+    fresh = given ^ flipped.to(given.dtype)
+    emptied = (given != 0).any(-1, keepdim=True) & ~(fresh != 0).any(-1, keepdim=True)
+    return torch.where(emptied, given, fresh)
 
 
 def random_mask(given: Tensor, generator: torch.Generator) -> Tensor:
@@ -251,9 +259,13 @@ def _moves(leaf: Leaf) -> bool:
 
 DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
     {
-        "other_integers": (varying(_other_integers, _is_varied), varying(_few_flipped, _is_varied)),
+        "other_integers": (
+            varying(_other_integers, _is_varied),
+            varying(_few_flipped, _is_varied),
+            varying(partial(_few_flipped, keep_first=True), _is_varied),
+        ),
         "skewed_integers": (varying(_skewed_integers, _is_varied), varying(_shuffled, _is_varied)),
-        "flipped_masks": (varying(_few_flipped, is_mask),),
+        "flipped_masks": (varying(_few_flipped, is_mask), varying(partial(_few_flipped, keep_first=True), is_mask)),
         "moved_zeros": (
             varying(_moved_zeros, _moves),
             varying(partial(_moved_infinities, some_finite=True), _moves),

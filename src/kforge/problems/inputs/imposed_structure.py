@@ -70,7 +70,7 @@ def places_of(name: str) -> list[int]:
 
 def variation(name: str) -> Distribution:
     """Return the distribution that removes the structure of these inputs; other inputs stay as given."""
-    change = replacing(_asymmetric if name.startswith(ASYMMETRIC) else _filled)
+    change = replacing(_asymmetric if name.startswith(ASYMMETRIC) else _without_zeros)
     return partial(only, places_of(name), change)
 
 
@@ -84,7 +84,7 @@ def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) ->
     return _in_form_of(given, given.detach() * (1 + upper - upper.mT))
 
 
-def _filled(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
+def _without_zeros(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
     """Return the tensor with zeros replaced by random other elements of it."""
     others = given.detach()[~special_places(given)]
     if given.dim() < 2 or not others.numel():

@@ -70,7 +70,7 @@ def with_counts(
     return _CHANGES[name](inputs, generator, type(structure)(leaves))
 
 
-def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+def _without_marks(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
     """Return the mask with no true element in about half of its rows, at least in one."""
     del leaf
     rows = rows_of(given)
@@ -80,7 +80,7 @@ def _cleared(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
     return rows.masked_fill(chosen.to(rows.device), 0).reshape(given.shape)
 
 
-def _filled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+def _with_more_marks(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
     """Return the mask with at least one more true element in each row."""
     del leaf
     rows, more = rows_of(given), rows_of(random_mask(given, generator))
@@ -89,5 +89,5 @@ def _filled(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
     return (rows | more.scatter(1, another, value=True).to(rows.dtype)).reshape(given.shape)
 
 
-_CHANGES = {NO_MARKS: varying(_cleared, _is_counted), SEVERAL_MARKS: varying(_filled, _is_counted)}
+_CHANGES = {NO_MARKS: varying(_without_marks, _is_counted), SEVERAL_MARKS: varying(_with_more_marks, _is_counted)}
 """For each case, the variation that changes the numbers of true elements."""

@@ -66,8 +66,10 @@ def _ascending(example: Tensor) -> str:
 
 
 def _normal(example: Tensor, shape: str) -> str:
-    """Return an expression for normal numbers with the same mean and deviation. If all numbers have one sign, their
-    range is kept."""
+    """Return an expression for normally distributed numbers with the example's mean and standard deviation.
+
+    If all values have the same sign, the drawn numbers are clamped to the example's smallest and largest value.
+    """
     exact = example.double()
     mean, std = exact.mean().item(), exact.std(correction=0).item()
     if std == 0:

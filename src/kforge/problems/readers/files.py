@@ -28,7 +28,7 @@ def inside(root: Path, place: Path, name: str) -> Path:
     except (OSError, RuntimeError, ValueError):  # a name that is too long, a circle of links, a zero byte
         raise ProblemError(f"{place}: {name[:200]!r} cannot name a file") from None
     if not path.is_relative_to(whole):
-        raise ProblemError(f"{name}: lies outside the suite's folder {root}, and is not read")
+        raise ProblemError(f"{name}: lies outside the suite's folder {root}, and is not read; name a folder with both")
     return path
 
 

@@ -47,7 +47,7 @@ def find_reader(folder: Path, form: str = "") -> Found:
     if form:
         for reader in readers:
             if reader.name == form:
-                return Found(reader)
+                return Found(reader, tuple(remarks))
         raise ProblemError(f"no format {form!r}; there are: {', '.join(sorted({each.name for each in readers}))}")
     if not OWN.recognizes(folder):
         try:

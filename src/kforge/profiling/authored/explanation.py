@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_LOOPS, MAX_LINES, MAX_ELSEWHERE = 8, 10, 3
 """Most loops, lines and other libraries that are reported, the busiest first."""
-LEAST_SHARE = 0.02
+LEAST_SAMPLE_SHARE = 0.02
 """Loops and lines with a smaller share of the samples are not reported."""
 TOOL_SECONDS = 60
 """Most seconds that a tool may run."""
@@ -125,7 +125,7 @@ def _loops(found: Iterable[_Found], total: int) -> list[SourceLoop]:
         )
         for each in found
         for (function, loop), samples in each.loops.items()
-        if samples >= LEAST_SHARE * total
+        if samples >= LEAST_SAMPLE_SHARE * total
     ]
     return sorted(told, key=lambda loop: -loop.share)[:MAX_LOOPS]
 
@@ -141,7 +141,7 @@ def _lines(found: Iterable[_Found], total: int) -> list[SourceLine]:
         )
         for each in found
         for (function, line), samples in each.lines.items()
-        if samples >= LEAST_SHARE * total
+        if samples >= LEAST_SAMPLE_SHARE * total
     ]
     return sorted(told, key=lambda line: -line.share)[:MAX_LINES]
 

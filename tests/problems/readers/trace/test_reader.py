@@ -227,6 +227,15 @@ def test_a_sparse_tensor_file_of_a_wrong_size_is_not_hashed(tree: Callable[..., 
     assert "another size than its shape and dtype say" in str(task.failure)
 
 
+def test_a_sparse_tensor_file_that_no_memory_holds_is_not_hashed(tree: Callable[..., Path]) -> None:
+    folder = tree({**with_file(), "blob/placeholder": ""})
+    path = folder / "blob/w.safetensors"
+    path.write_bytes(header(shape=[2**40], data_offsets=[0, 2**42]))
+    os.truncate(path, 2**43)
+    (task,) = tasks_of(folder).values()
+    assert "larger than this machine's memory" in str(task.failure)
+
+
 @pytest.mark.parametrize("path", ["a\0b", "a" * 5000, "circle"])
 def test_a_name_that_no_file_can_have_fails_that_workload(tree: Callable[..., Path], path: str) -> None:
     folder = tree(with_file(path))

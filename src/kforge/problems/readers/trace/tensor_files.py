@@ -87,6 +87,8 @@ def find(root: Path, name: str, key: str) -> StoredTensor:
                 raise ValueError("it ends too early")
             if end - begin != math.prod(shape) * _width(said["dtype"]):
                 raise ValueError("a tensor in it has another size than its shape and dtype say")
+            if end - begin > _memory():
+                raise ValueError("a tensor in it is larger than this machine's memory")
             file.seek(8 + length + begin)
             return StoredTensor(path, 8 + length + begin, end - begin, _digest(file, end - begin), dtype, shape)
     except OSError as error:
@@ -100,6 +102,11 @@ def _width(dtype: str) -> int:
     one byte."""
     bits = re.search(r"\d+", dtype)
     return int(bits[0]) // 8 if bits else 1
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _digest(file: BufferedReader, size: int) -> str:
