@@ -104,6 +104,23 @@ def evaluate(judge: Judge, problem: Problem, source: str) -> Evaluation:
     return judge.evaluate(problem, Candidate(source=source, platform="null"))
 
 
+def test_original_module_is_timed_but_not_compared_with_a_compiled_baseline(tmp_path: Path) -> None:
+    """Cause: half a minute of compiling for a program that is reported as no kernel, without a speedup."""
+    problem = written(tmp_path, PROBLEM)
+    candidate = Candidate(source=program("return self.right(x)"), platform="null")
+    with Judge(
+        platforms.find("null"),
+        EvaluationPolicy(compile_baseline=True),
+        cache=tmp_path / "cache",
+        environment=dict(os.environ),
+        limits=EvaluationLimits(timing_seconds=0.5),
+    ) as judge:
+        evaluation = judge.evaluate(problem, candidate, is_original=True)
+    assert isinstance(evaluation.verdict, Correct)
+    assert [each.baseline for each in evaluation.verdict.timing.comparisons] == ["eager"]
+    assert evaluation.receipt.unavailable == {"compile": "it is not measured for the original module"}
+
+
 def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) -> None:
     evaluation = evaluate(judge, problem, program("return self.right(x)"))
     assert isinstance(evaluation.verdict, Correct)

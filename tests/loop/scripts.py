@@ -38,6 +38,7 @@ def get_init_inputs():
 PROGRAM = (
     "```python\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return {}\n```"
 )
+ORIGINAL = f"```python\n{PROBLEM.partition('def get_inputs')[0]}class ModelNew(Model):\n    pass\n```"
 ADVICE = '{"bottleneck": "b", "action": "a", "rationale": "r", "evidence": "e", "expected_gain": "2x"}'
 
 

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.loop.scripts import ADVICE, PROBLEM, PROGRAM, drive, open_judge, scripted, workshop
+from tests.loop.scripts import ADVICE, ORIGINAL, PROGRAM, drive, open_judge, scripted, workshop
 
 from kforge import platforms
 from kforge.errors import WaitingForReplies
@@ -148,9 +148,6 @@ def test_the_best_is_evaluated_again(judge: Judge, run: RunFolder, tmp_path: Pat
     first = run.attempts()[0].evaluation
     assert first is not None
     assert len(seeds | {first.receipt.seed}) == 4, "every evaluation has a secret of its own"
-
-
-ORIGINAL = f"```python\n{PROBLEM.partition('def get_inputs')[0]}class ModelNew(Model):\n    pass\n```"
 
 
 def test_the_original_module_unchanged_is_no_kernel(judge: Judge, run: RunFolder, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.loop.scripts import ADVICE, PROGRAM, drive, scripted, workshop
+from tests.loop.scripts import ADVICE, ORIGINAL, PROGRAM, drive, scripted, workshop
 
 from kforge.loop import HeadToHeads, QuietMoments, RunLimits, forge
 from kforge.loop.quiet import LABEL, is_disturbed, look
@@ -110,6 +110,19 @@ def test_a_disturbed_evaluation_is_repeated_when_a_quiet_moment_came(
     assert (run.path / "attempts" / "000" / "evaluation_again.json").exists() == is_again
     if not is_again:
         assert attempt.evaluation == measured(DOUBT)
+
+
+def test_the_original_module_is_not_measured_again(judge: Judge, run: RunFolder, tmp_path: Path) -> None:
+    """Cause: a run without a kernel waited for a quiet moment, and measured a speed that is never shown."""
+    machine = Machine(0.0)
+    quiet = QuietMoments(10.0, look=machine.look)
+    loop = forge(run, workshop(run, judge, scripted(tmp_path, ORIGINAL), quiet=quiet), RunLimits(1))
+    with run.writing():
+        run.put_stage(0, "evaluation", measured(DOUBT))
+        attempt = next(loop)
+    assert attempt.unchanged is not None
+    assert attempt.evaluation == measured(DOUBT)
+    assert machine.looks == 0
 
 
 def test_the_measurement_of_the_quiet_moment_counts_also_after_a_kill(

@@ -123,12 +123,15 @@ class Judge:
         """Run the reference once, and return a description of its inputs and outputs."""
         return self._ask("describe", problem, Workload)
 
-    def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    def evaluate(self, problem: Problem, candidate: Candidate, *, is_original: bool = False) -> Evaluation:
         """Return the verdict on a candidate, with its receipt. A very large speedup is measured again first
-        (`quarantine.py`)."""
+        (`quarantine.py`).
+
+        With `is_original`, the candidate is the problem's own module, and little time is spent on its speed.
+        """
         verdict = scan(candidate.source)
         if verdict is None:
-            evaluation = self.repeat(problem, candidate)
+            evaluation = self.repeat(problem, candidate, is_original=is_original)
             again = partial(self.repeat, problem, candidate)
             return replicate(evaluation, again) if is_quarantined(evaluation) else evaluation
         receipt = Receipt(
@@ -145,12 +148,13 @@ class Judge:
         )
         return Evaluation(verdict=verdict, receipt=receipt)
 
-    def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    def repeat(self, problem: Problem, candidate: Candidate, *, is_original: bool = False) -> Evaluation:
         """Evaluate a program once, in fresh workers with a new secret seed.
 
         There is no static check, so the program must have passed it before. A large speedup is not measured again.
         """
-        return self._ask("evaluate", CandidateRequest(problem=problem, candidate=candidate), Evaluation)
+        case = CandidateRequest(problem=problem, candidate=candidate, is_original=is_original)
+        return self._ask("evaluate", case, Evaluation)
 
     def head_to_head(self, problem: Problem, challenger: Candidate, rival: Candidate) -> HeadToHead:
         """Return which of two programs is faster, timed against each other. `evaluate` must have found both correct."""

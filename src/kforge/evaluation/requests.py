@@ -13,6 +13,9 @@ class CandidateRequest(Record):
     seconds: float | None = None
     """Used for profiles only: seconds of one call, from an earlier timing of the candidate. None: the referee measures
     them."""
+    is_original: bool = False
+    """Used for evaluations only: whether the candidate is the problem's own module, unchanged. Then its speed is of no
+    interest, so it is not compared with `torch.compile`, and timed no longer than usual."""
     counters: bool = True
     """Used for profiles only: whether to try the platform's own profilers too, besides torch's."""
 

@@ -49,7 +49,10 @@ class Iteration:
     def judge(self, draft: Draft, *, sanitize: bool) -> Attempt:
         """Return the attempt made from a draft. `sanitize`: whether a new best or crashed program is sanitized."""
         move, advice, answer = draft.move, draft.advice, draft.answer
-        evaluation = self._evaluate_with_retry(answer.candidate) if answer.candidate is not None else None
+        unchanged = self._why_unchanged(answer)
+        evaluation = None
+        if answer.candidate is not None:
+            evaluation = self._evaluate_with_retry(answer.candidate, is_original=unchanged is not None)
         if evaluation is not None and (made := (*(advice.labels if advice else ()), *answer.labels)):
             evaluation = evaluation.model_copy(update={"labels": (*evaluation.labels, *made)})
         attempt = Attempt(
@@ -60,7 +63,7 @@ class Iteration:
             recommendation=advice.recommendation if advice else None,
             others=advice.others if advice else (),
             candidate=answer.candidate,
-            unchanged=self._why_unchanged(answer),
+            unchanged=unchanged,
             evaluation=evaluation,
             failure=answer.failure,
             requests=(*(advice.requests if advice else ()), *answer.requests),
@@ -85,18 +88,20 @@ class Iteration:
             return UNCHANGED
         return answer.unchanged
 
-    def _evaluate_with_retry(self, candidate: Candidate) -> Evaluation:
+    def _evaluate_with_retry(self, candidate: Candidate, *, is_original: bool) -> Evaluation:
+        """Return the evaluation of a program. If it was disturbed, measure again in a quieter moment, unless the
+        program is the original module: its speed is of no interest."""
         judge = self.workshop.judge
 
         def evaluate() -> Evaluation:
             try:
-                return judge.evaluate(self.problem, candidate)
+                return judge.evaluate(self.problem, candidate, is_original=is_original)
             except EvaluationError:
                 # the evaluator failed, not the candidate: try once more, with a fresh referee
-                return judge.evaluate(self.problem, candidate)
+                return judge.evaluate(self.problem, candidate, is_original=is_original)
 
         first = self._once("evaluation", Evaluation, candidate, evaluate)
-        if not is_disturbed(first) or not self._may_measure_again(candidate):
+        if is_original or not is_disturbed(first) or not self._may_measure_again(candidate):
             return first
         again = self._once(MEASURED_AGAIN, Evaluation, candidate, evaluate)
         if is_disturbed(again):

@@ -43,12 +43,12 @@ class SharedJudge(Judge):
         self._built: tuple[str, str] | None = None
         """Digests of the problem and the candidate that were built last."""
 
-    def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    def evaluate(self, problem: Problem, candidate: Candidate, *, is_original: bool = False) -> Evaluation:
         if self._builds_first and self._built != (problem.digest, candidate.digest):
             with suppress(EvaluationError, InputError):  # the evaluation fails in the same way, and says so
                 self.build(problem, candidate)
             self._built = problem.digest, candidate.digest
-        return super().evaluate(problem, candidate)
+        return super().evaluate(problem, candidate, is_original=is_original)
 
     def build(self, problem: Problem, candidate: Candidate | None) -> None:
         with self.turns.together():
@@ -87,9 +87,9 @@ class SharedJudge(Judge):
             finally:
                 timer.cancel()
 
-    def repeat(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    def repeat(self, problem: Problem, candidate: Candidate, *, is_original: bool = False) -> Evaluation:
         with self.turns.alone():
-            return super().repeat(problem, candidate)
+            return super().repeat(problem, candidate, is_original=is_original)
 
     def head_to_head(self, problem: Problem, challenger: Candidate, rival: Candidate) -> HeadToHead:
         with self.turns.alone():

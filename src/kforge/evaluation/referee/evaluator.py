@@ -120,6 +120,7 @@ class Evaluator:
             case.candidate,
             findings=self._findings,
             stages=stages,
+            is_original=case.is_original,
         )
         verdict, labels, samples = pipeline.run()
         self._not_for_want_of_space(verdict)

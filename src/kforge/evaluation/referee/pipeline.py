@@ -77,11 +77,13 @@ class Pipeline:
         *,
         findings: tuple[str, ...],
         stages: Stages,
+        is_original: bool = False,
     ) -> None:
-        """`findings` are the labels of the problem."""
+        """`findings` are the labels of the problem. `is_original`: see `CandidateRequest`."""
         self.workers = workers
         self._compile_baselines = compile_baselines
         self._findings = findings
+        self._is_original = is_original
         self.instance = instance
         self.candidate = candidate
         self.stages = stages
@@ -248,7 +250,10 @@ class Pipeline:
         return samples
 
     def _is_decided(self, samples: PairedSamples) -> bool:
-        """Return whether more timed pairs would change none of the findings about the known baselines."""
+        """Return whether more timed pairs would change none of the findings about the known baselines, or none of
+        interest."""
+        if self._is_original:
+            return True
         variation = self._variation(samples)
         if not samples.is_decided(variation):
             return False
@@ -415,6 +420,9 @@ class Pipeline:
             doubt=doubt,
         )
         if not self.workers.setup.compile_baseline:
+            return (eager,)
+        if self._is_original:
+            self.unavailable["compile"] = "it is not measured for the original module"
             return (eager,)
         known = self._compile_baselines.baseline(self.instance)
         if known.unavailable:
