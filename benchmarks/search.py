@@ -206,7 +206,7 @@ class KnownSpeeds:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)  # noqa: S311
 
-    def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    def evaluate(self, problem: Problem, candidate: Candidate, *, is_original: bool = False) -> Evaluation:  # noqa: ARG002
         receipt = Receipt(
             problem=problem.digest, candidate=candidate.digest, platform="null", precision="strict", seed="0",
             device="none", versions={}, sandbox="none", timer="none",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,7 +42,8 @@ def test_a_run_stops_at_the_first_correct_program_and_no_command_shows_a_speed(
     ran = kforge_in_process("forge", example / "reference.py", "-m", model, "-n", "5", *options)
     assert ran.status == 0, ran
     assert "best: attempt 1, correct; not timed: it ran elsewhere" in ran.stdout
-    assert "labels: untraced, emulated" in ran.stdout
+    (labels,) = re.findall(r"^labels: (.*)$", ran.stdout, re.MULTILINE)
+    assert set(labels.split(", ")) - {"too_quick_to_time"} == {"untraced", "emulated"}, "a fast host may add a label"
     assert "stopped: a program is correct, and its speed cannot be measured: it ran elsewhere" in ran.stdout
     assert "eager," not in ran.stdout
     assert "correct, not timed" in kforge_in_process("runs").stdout

@@ -146,9 +146,8 @@ def test_a_program_that_does_thirty_times_the_work_is_slower(judge: Judge, probl
     evaluation = evaluate(judge, problem, program("for _ in range(30): y = self.right(x)\nreturn y"))
     assert isinstance(evaluation.verdict, Correct)
     (comparison,) = evaluation.verdict.timing.comparisons
-    assert comparison.speedup.median < 0.5
     if comparison.doubt is None:
-        assert comparison.speedup.high < 0.5
+        assert comparison.speedup.median < comparison.speedup.high < 0.5
     # where other processes had a share of this machine meanwhile, nothing is claimed
     assert comparison.finding == ("slower" if comparison.doubt is None else "cannot tell")
 

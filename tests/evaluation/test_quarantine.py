@@ -4,10 +4,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 import torch
+from tests.busy_machine import give_up
 
 from kforge import platforms, problems
 from kforge.evaluation import Judge
@@ -166,14 +166,6 @@ in half of its few timed blocks: then it is evaluated again, as another program.
 not always see what disturbs it."""
 
 
-def give_up(doubt: str) -> NoReturn:
-    """Skip only where the kernel says, too, that the machine is busy; the other tests alone do not make it so."""
-    load, processors = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    if load > 2.5 * processors:
-        pytest.skip(f"other processes use this machine: {load} of them on {processors} processors")
-    pytest.fail(f"{doubt}, with {load} processes on {processors} processors")
-
-
 def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
     """The first evaluation that was measured again, or that found the program wrong."""
     problem = written(folder, PROBLEM)
@@ -182,7 +174,7 @@ def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
         found = judge.evaluate(problem, Candidate(source=program, platform="null"))
         if found.correct is None or is_quarantined(found):
             return found
-    give_up(f"none of {TRIES} evaluations was surely over ten times as fast; the last: {found.verdict}")
+    return give_up(f"none of {TRIES} evaluations was surely over ten times as fast; the last: {found.verdict}")
 
 
 @pytest.mark.quiet

@@ -65,12 +65,14 @@ class UntimedJudge:
         self._evaluator = evaluator.Evaluator(setup, workers, say=lambda _: None)
         torch.set_num_threads(before)
 
-    def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    def evaluate(self, problem: Problem, candidate: Candidate, *, is_original: bool = False) -> Evaluation:
         if scan(candidate.source) is not None:
             return self._judge.evaluate(problem, candidate)  # which runs nothing
         with warnings.catch_warnings(), patch.object(evaluator, "Pipeline", Untimed):
             warnings.simplefilter("ignore")  # a referee's are in its log
-            return self._evaluator.evaluate(CandidateRequest(problem=problem, candidate=candidate))
+            return self._evaluator.evaluate(
+                CandidateRequest(problem=problem, candidate=candidate, is_original=is_original)
+            )
 
     def close(self) -> None:
         self._evaluator.close()

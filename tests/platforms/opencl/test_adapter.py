@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.busy_machine import give_up
 
 from kforge import inline, platforms, problems
 from kforge.evaluation import Judge
@@ -129,6 +130,8 @@ def test_a_fig_leaf_is_rejected(judge: Judge, tmp_path: Path) -> None:
         found = judge.evaluate(large, candidate(FIG_LEAF))
         if found.correct is None or found.correct.timing is None or found.correct.timing.comparisons[0].doubt is None:
             break  # otherwise other processes used the machine, and nothing is claimed
+    else:
+        give_up(f"its timing is in doubt each time: {found.verdict}")
     assert isinstance(found.verdict, Rejected), found.verdict
     assert found.verdict.rule == "library_does_the_work"
 
