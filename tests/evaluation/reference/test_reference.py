@@ -122,6 +122,19 @@ def test_a_dtype_that_cannot_be_judged_is_the_problems_fault(tmp_path: Path, dty
         Reference(instance, 0).truth(instance.inputs(0))
 
 
+def test_raises_problem_error_for_a_key_that_no_message_can_contain(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "pass", 'return {"sum": x.sum(), "parts": [{0.5: x}]}')
+    with pytest.raises(ProblemError, match=r"an output is a dict with the key 0\.5, which kforge does not judge"):
+        Reference(instance, 0).truth(instance.inputs(0))
+
+
+def test_own_result_of_copies_is_the_truth_where_the_copy_in_double_fails(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "pass", "return x @ torch.eye(x.shape[1], dtype=torch.float32)")
+    found = Reference(instance, 0).truth_of_copies(instance.inputs(0))
+    assert found is not None
+    assert found.exact is found.own
+
+
 @pytest.mark.parametrize(
     ("output", "shared"),
     [

@@ -19,6 +19,7 @@ from kforge.evaluation.reference.history import marks_of, written
 from kforge.evaluation.reference.other_values import vary_constants
 from kforge.evaluation.reference.watch import watched
 from kforge.evaluation.transport.aliases import find_aliases, tensor_leaves
+from kforge.evaluation.transport.codec import is_key, keys_in
 from kforge.evaluation.transport.shared_memory import bytes_of
 from kforge.evaluation.transport.wire import DTYPES
 from kforge.problems.randomness import seeded
@@ -133,24 +134,34 @@ class Reference:
             _halves_inside[self.instance] = found
 
     def _must_be_judgeable(self, inputs: list[Any], own: Any) -> None:
-        """Raise ProblemError if an input or output has a dtype that kforge does not support."""
+        """Raise ProblemError if an input or output has a dtype, or an output a key, that kforge does not support."""
         for what, tensors in (("an input", tensors_in(inputs)), ("an output", tensors_in(own))):
             for name in sorted({spec(tensor).dtype for tensor in tensors} - set(DTYPES)):
                 raise ProblemError(
                     f"{self.instance.problem.name}: {what} has dtype {name}, which kforge does not judge. "
                     f"Use one of {', '.join(DTYPES)}"
                 )
+        for key in keys_in(own):
+            if not is_key(key):
+                raise ProblemError(
+                    f"{self.instance.problem.name}: an output is a dict with the key {key!r}, which kforge does not "
+                    "judge. Use text or 64-bit integers as keys"
+                )
 
     def truth_of_copies(self, inputs: list[Any]) -> Truth | None:
         """Return the right output, computed by copies of the module, which stays unchanged.
 
-        Returns None if a copy fails, or if the copies draw different random numbers.
+        If the copy in fp64 fails, it returns, like `truth`, torch's own result as the right one. Returns None if the
+        copy at the problem's dtype fails, or if the copies draw different random numbers.
         """
         try:
             own = self._run(copy.deepcopy(self.model), cloned(inputs))
-            exact = self._run(copy.deepcopy(self.exact_model), in_double(inputs))
         except ProblemError:
             return None
+        try:
+            exact = self._run(copy.deepcopy(self.exact_model), in_double(inputs))
+        except ProblemError:  # for example a module that names its own dtypes
+            return Truth(own, own, inputs)
         alike = pytree.tree_structure(own) == pytree.tree_structure(exact)
         if not alike or (self.seed is not None and not _draw_alike(exact, own)):
             return None

@@ -82,7 +82,7 @@ def tensor_leaves(value: Any) -> list[Any]:
     if isinstance(value, torch.Tensor | TensorRef):
         return [value]
     if isinstance(value, dict):
-        value = [value[key] for key in sorted(value, key=str)]
+        value = [value[key] for key in sorted(value, key=lambda key: (str(key), type(key).__name__))]  # 7 and "7"
     return [leaf for item in value for leaf in tensor_leaves(item)] if isinstance(value, list | tuple) else []
 
 

@@ -50,7 +50,19 @@ class DtypeName:
 
 Tree = Any
 """A value that a message may contain: None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple or list of
-values; a dict of values by text or by integers."""
+values; a dict of values by text and 64-bit integers."""
+
+
+def is_key(key: Any) -> bool:
+    """Return whether a message may contain a dict with this key."""
+    return isinstance(key, str) or (type(key) is int and -(2**63) <= key < 2**63)
+
+
+def keys_in(value: Any) -> list[Any]:
+    """Return the keys of all dicts in a nested value."""
+    if isinstance(value, dict):
+        return [*value, *keys_in([*value.values()])]
+    return [key for item in value for key in keys_in(item)] if isinstance(value, list | tuple) else []
 
 
 class Writer:
@@ -96,10 +108,10 @@ class Writer:
                 for key, item in value.items():
                     self.text(key)
                     self.tree(item)
-            case dict() if all(type(key) is int and -(2**63) <= key < 2**63 for key in value):
+            case dict() if all(map(is_key, value)):
                 self.pack("cI", b"<", len(value))
                 for key, item in value.items():
-                    self.pack("q", key)
+                    self.tree(key)
                     self.tree(item)
             case _:
                 raise TypeError(f"a {type(value).__name__} cannot be sent to a worker")
@@ -180,8 +192,14 @@ class Reader:
             case b"{":
                 return {self.text(): self.tree(depth + 1) for _ in range(self._count())}
             case b"<":
-                return {self.unpack("q")[0]: self.tree(depth + 1) for _ in range(self._count())}
+                return {self._key(depth + 1): self.tree(depth + 1) for _ in range(self._count())}
         raise ChannelError(f"unknown tag {tag!r} in a frame")
+
+    def _key(self, depth: int) -> str | int:
+        key = self.tree(depth)
+        if not is_key(key):
+            raise ChannelError("a key of a dict in a frame is neither text nor an integer")
+        return key  # type: ignore[no-any-return]
 
     def _count(self) -> int:
         count: int = self.unpack("I")[0]

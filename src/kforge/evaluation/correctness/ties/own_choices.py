@@ -51,7 +51,8 @@ class OwnChoices:
 def records(reference: Reference, inputs: list[Any], made: OwnChoices | None = None) -> Records | None:
     """Return the choices of the reference in double precision and at its own dtype. None if it fails.
 
-    `made` are choices of a program that the reference makes instead of its own.
+    If it fails in double precision only, both are those at its own dtype. `made` are choices of a program that the
+    reference makes instead of its own.
     """
 
     def record(model: torch.nn.Module, given: list[Any]) -> RecordedIndices:
@@ -61,9 +62,13 @@ def records(reference: Reference, inputs: list[Any], made: OwnChoices | None = N
         )
 
     try:
-        return record(reference.exact_model, in_double(inputs)), record(reference.model, cloned(inputs))
+        own = record(reference.model, cloned(inputs))
     except ProblemError:
         return None
+    try:
+        return record(reference.exact_model, in_double(inputs)), own
+    except ProblemError:  # for example a module that names its own dtypes
+        return own, own
 
 
 def own_choices(reference: Reference, truth: Truth, output: Any, precision: str) -> list[OwnChoices]:
@@ -143,7 +148,7 @@ class _Chain:
         if not self._reference.has_history:  # another call would have another result
             with found.made() as made:
                 truth = self._reference.truth_of_copies(self._truth.inputs)
-            if truth is not None and len(made.choices) == 2 * found.count:
+            if truth is not None and len(made.choices) == found.count * (1 if truth.exact is truth.own else 2):
                 return replace(found, truth=truth)
         return self._if_nothing_follows(found)
 
