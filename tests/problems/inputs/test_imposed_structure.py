@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, names, structured, variation
 from kforge.problems.inputs.structure import Structure
+from kforge.problems.inputs.symmetry import Symmetry
 
 
 def given(seed: int) -> list[torch.Tensor]:
@@ -56,3 +58,24 @@ def test_an_expanded_matrix_stays_as_it_is() -> None:
     structure = Structure.observed(lambda seed: [expanded * seed], (1, 2, 3))
     for name in ("asymmetric #0", "filled_zeros #0"):
         assert variation(name)([expanded], torch.Generator(), structure)[0] is expanded
+
+
+@pytest.mark.parametrize(
+    ("dtype", "symmetry"),
+    [
+        (torch.float32, Symmetry(-1)),
+        (torch.complex64, Symmetry(1, conjugates=True)),
+        (torch.complex64, Symmetry(-1, conjugates=True)),
+        (torch.complex64, Symmetry(1)),
+    ],
+)
+def test_matrices_of_any_symmetry_lose_it_and_keep_their_part_of_it(dtype: torch.dtype, symmetry: Symmetry) -> None:
+    def inputs(seed: int) -> list[torch.Tensor]:
+        square = torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+        return [square + symmetry.mirrored(square)]
+
+    structure = Structure.observed(inputs, (1, 2, 3))
+    assert "asymmetric #0" in names(structure, inputs(1))
+    (values,) = variation("asymmetric #0")(inputs(4), torch.Generator().manual_seed(5), structure)
+    assert not torch.allclose(values, symmetry.mirrored(values))
+    assert torch.allclose((values + symmetry.mirrored(values)) / 2, inputs(4)[0])

@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.constants import SHAKEN_UNITS
+from kforge.problems.inputs.symmetry import symmetry_of
 
 
 class Scale(Enum):
@@ -23,8 +24,8 @@ class Scale(Enum):
 def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:
     """Return the inputs with every number changed by up to SHAKEN_UNITS units in the last place, up or down.
 
-    `scale` says what these units are relative to. Zeros stay zero, so triangles of zeros are kept. Symmetric matrices
-    stay symmetric if `scale` is not ELEMENT.
+    `scale` says what these units are relative to. Zeros stay zero, so triangles of zeros are kept. Symmetric,
+    skew-symmetric and Hermitian matrices stay so if `scale` is not ELEMENT.
     """
 
     def move(leaf: Any) -> Any:
@@ -62,10 +63,7 @@ def _size_of_matrix(size: torch.Tensor, scale: Scale) -> torch.Tensor:
 
 
 def _as_symmetric_as(leaf: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
-    """Return the random numbers, made symmetric or Hermitian if the tensor is, so that the perturbed tensor stays
-    so."""
-    if leaf.shape[-1] != leaf.shape[-2]:
-        return units
-    if torch.equal(leaf, leaf.mT):
-        return (units + units.mT) / 2
-    return (units + units.mH) / 2 if leaf.is_complex() and torch.equal(leaf, leaf.mH) else units
+    """Return the random numbers with the symmetry of the tensor, if it has one, so that the perturbed tensor keeps
+    it."""
+    symmetry = symmetry_of(leaf)
+    return units if symmetry is None else (units + symmetry.mirrored(units)) / 2

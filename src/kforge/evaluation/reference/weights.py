@@ -32,7 +32,7 @@ from kforge.evaluation.reference.other_values import (
     shuffle,
 )
 from kforge.evaluation.reference.reference import Reference
-from kforge.problems.inputs.structure import symmetric
+from kforge.problems.inputs.symmetry import symmetry_of
 from kforge.problems.randomness import seeded
 from kforge.problems.tensors import same
 
@@ -243,7 +243,7 @@ def structured_buffers(instance: Instance, model: nn.Module) -> dict[str, bool]:
     state, fixed = model.state_dict(), instance.likeness.fixed
     numeric = {name: state[name] for name in numeric_buffers(model) if not is_uniform(state[name])}
     kept = {name: True for name, value in numeric.items() if name in fixed and bool((value == 0).any())}
-    symmetrical = {name for name, value in numeric.items() if symmetric(value)}
+    symmetrical = {name for name, value in numeric.items() if symmetry_of(value) is not None}
     return dict.fromkeys(symmetrical | (instance.likeness.zeros & numeric.keys()), False) | kept
 
 

@@ -7,7 +7,8 @@ varies them). The meaning of values is kept as far as the given inputs show it:
 - A tensor without negative values gets none, and one within [0, 1] stays there (variances, probabilities).
 - Infinite and NaN elements stay at their positions (attention masks), unless no draw has a finite element.
 - A tensor of two or more dimensions keeps its zeros if they are at the same positions for every seed
-  (`structure.py`): triangular, banded or masked matrices. A symmetric matrix stays symmetric.
+  (`structure.py`): triangular, banded or masked matrices.
+- A symmetric, skew-symmetric, Hermitian or skew-Hermitian matrix stays so (`symmetry.py`).
 - Rows that are ascending in every draw stay ascending (the edges of bins).
 - A tensor that is given twice stays one tensor.
 - Windows that overlap in memory still overlap: the memory below them gets other values.
@@ -28,13 +29,16 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from kforge.problems.inputs.structure import Leaf, Structure, symmetric
+from kforge.problems.inputs.structure import Leaf, Structure, kept_symmetry
+from kforge.problems.inputs.symmetry import Symmetry
 
 Draw = Callable[[Tensor, torch.Generator], Tensor]
 """A function that returns random values in the shape of a given tensor."""
 Replace = Callable[[Tensor, "Leaf | None", torch.Generator], Tensor]
 """A function that returns a new tensor in place of a given one. Its second argument holds the facts that are known
 about the tensor."""
+ReplaceMatrices = Callable[[Tensor, "Leaf | None", torch.Generator, Symmetry], Tensor]
+"""A function that returns new matrices in place of given ones that have a symmetry. They may be complex."""
 
 
 class Distribution(Protocol):
@@ -151,8 +155,7 @@ def _working_dtype(like: Tensor) -> torch.dtype:
 def _in_place_of(
     given: Tensor, draw: Draw, leaf: Leaf | None, generator: torch.Generator, *, free: bool = False
 ) -> Tensor:
-    """Return new values with the given tensor's zeros, symmetry, dtype, device and strides, and its domain unless
-    `free`."""
+    """Return new values with the given tensor's zeros, dtype, device and strides, and its domain unless `free`."""
     # An expanded dimension holds one element that is read many times: draw it once, then expand it again.
     kernel = unexpanded(given)
     if given.numel() == 0:
@@ -166,8 +169,6 @@ def _in_place_of(
     values = values if free else in_domain(values, low, high)
     if in_order(leaf):
         values = values.sort(-1).values
-    if symmetric(kernel, leaf):
-        values = values.triu() + values.triu(1).mT
     if kernel.dim() >= 2 and (leaf is None or leaf.keeps_places):
         values.masked_fill_(kernel == 0, 0)
     if odd is not None and not _is_never_finite(leaf):
@@ -225,9 +226,12 @@ def in_memory(given: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     return fresh.as_strided(given.shape, given.stride()).requires_grad_(given.requires_grad)
 
 
-def replacing(replace: Replace) -> Distribution:
-    """Return a distribution that replaces every floating-point tensor. A tensor that is given twice is replaced
-    once."""
+def replacing(replace: Replace, matrices: ReplaceMatrices | None = None) -> Distribution:
+    """Return a distribution that replaces every floating-point tensor. A tensor that is given twice is replaced once.
+
+    `matrices` replaces tensors of matrices that have a symmetry, such as Hermitian ones. Without it, such tensors are
+    replaced like all others, and then get the symmetry of the given ones.
+    """
 
     def distribution(
         inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None
@@ -242,6 +246,19 @@ def replacing(replace: Replace) -> Distribution:
             pairs = torch.view_as_real(leaf.detach().resolve_conj())
             return torch.view_as_complex(replace(pairs, known, generator)).requires_grad_(leaf.requires_grad)
 
+        def instead_of(leaf: Tensor, known: Leaf | None) -> Tensor:
+            change = through_reals if leaf.is_complex() else in_place_of
+            if leaf.numel() and overlaps(unexpanded(leaf)):
+                return in_memory(leaf, partial(change, known=known))
+            symmetry = kept_symmetry(unexpanded(leaf), known)
+            if symmetry is None:
+                return change(leaf, known)
+            if matrices is not None:
+                return matrices(leaf, known, generator, symmetry)
+            values = change(leaf, known)
+            unexpanded(values).copy_(symmetry.imposed(unexpanded(values)))
+            return values
+
         def replaced(leaf: Any) -> Any:
             if not isinstance(leaf, Tensor):
                 return leaf
@@ -249,11 +266,7 @@ def replacing(replace: Replace) -> Distribution:
             if not (leaf.is_floating_point() or leaf.is_complex()):
                 return leaf
             if id(leaf) not in fresh:
-                change = through_reals if leaf.is_complex() else in_place_of
-                if leaf.numel() and overlaps(unexpanded(leaf)):
-                    fresh[id(leaf)] = in_memory(leaf, partial(change, known=known))
-                else:
-                    fresh[id(leaf)] = change(leaf, known)
+                fresh[id(leaf)] = instead_of(leaf, known)
             return fresh[id(leaf)]
 
         return list(pytree.tree_map(replaced, list(inputs)))
@@ -275,7 +288,7 @@ def _as_given(inputs: Sequence[Any], generator: torch.Generator, structure: Stru
 def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
     """Return a distribution with rows of four kinds at random positions: as given, and from three draws of the pool.
 
-    `free` is as in `drawn`. Of symmetric matrices only the scales change.
+    `free` is as in `drawn`. Of matrices that have a symmetry, only the scales change.
     """
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
@@ -284,8 +297,6 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
             return _in_place_of(given, pool[number], leaf, generator, free=True)
         if given.dim() == 0 or given.numel() == 0 or overlaps(given) or in_order(leaf):
             return given
-        if symmetric(given, leaf):
-            return _scaled_on_both_sides(given, generator)
         # usually each row along the last dimension has its own kind; sometimes each whole sample has
         by_sample = given.dim() > 1 and bool(torch.randint(2, (), generator=generator, device=generator.device))
         rows = (given.shape[0], *[1] * (given.dim() - 1)) if by_sample or given.dim() == 1 else (*given.shape[:-1], 1)
@@ -298,17 +309,20 @@ def mixed_rows(pool: Sequence[Draw], *, free: bool = False) -> Distribution:
             fresh.copy_(torch.where(kinds == kind, values, fresh))
         return fresh.requires_grad_(given.requires_grad)
 
-    return replacing(replace)
+    return replacing(replace, _scaled_on_both_sides)
 
 
-def _scaled_on_both_sides(given: Tensor, generator: torch.Generator) -> Tensor:
-    """Return symmetric matrices whose rows and columns are scaled by the same random factors.
+def _scaled_on_both_sides(given: Tensor, leaf: Leaf | None, generator: torch.Generator, symmetry: Symmetry) -> Tensor:
+    """Return matrices whose rows and columns are scaled by the same random factors, which keeps their symmetry.
 
     A positive definite matrix stays positive definite, which factorizations need.
     """
+    del symmetry
+    if overlaps(given) or in_order(leaf):
+        return given
     rows = (*given.shape[:-1], 1)
     powers = torch.randint(-SHRINKING, 1, rows, generator=generator, device=generator.device)
-    scales = torch.ldexp(torch.ones_like(powers, dtype=torch.float32), powers).to(given.device, given.dtype)
+    scales = torch.ldexp(torch.ones_like(powers, dtype=torch.float32), powers).to(given.device, given.real.dtype)
     fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
     return fresh.copy_(given.detach() * scales * scales.mT).requires_grad_(given.requires_grad)
 

@@ -1,10 +1,10 @@
 """Removes structure from inputs that a module may impose itself: symmetry, and zeros at fixed positions. (torch)
 
-A matrix that is given symmetric stays symmetric in all other cases, and zeros at the same positions in every draw stay
-there: a factorization needs symmetry, and a triangular product needs zeros. But a module that takes the symmetric part
-of a matrix, or its lower triangle, accepts any matrix. A program that leaves out that step is wrong for its user. So in
-one case an input loses its structure. If the reference gives another result then, it relies on the structure, and the
-case is dropped.
+A matrix that is given symmetric, skew-symmetric or Hermitian stays so in all other cases, and zeros at the same
+positions in every draw stay there: a factorization needs symmetry, and a triangular product needs zeros. But a module
+that takes the symmetric part of a matrix, or its lower triangle, accepts any matrix. A program that leaves out that
+step is wrong for its user. So in one case an input loses its structure. If the reference gives another result then, it
+relies on the structure, and the case is dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from kforge.problems.inputs.distributions import replacing
 from kforge.problems.inputs.other_ranges import only
-from kforge.problems.inputs.structure import special_places, symmetric, tensors_of
+from kforge.problems.inputs.structure import special_places, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kforge.problems.inputs.distributions import Distribution
     from kforge.problems.inputs.structure import Leaf, Structure
+    from kforge.problems.inputs.symmetry import Symmetry
 
 ASYMMETRIC, FILLED = "asymmetric", "filled_zeros"
 """Beginnings of the names of the cases that remove a structure: symmetry, or zeros at fixed positions."""
@@ -40,17 +41,19 @@ def is_imposed(name: str) -> bool:
 
 
 def structured(kind: str, structure: Structure, inputs: Sequence[Any]) -> list[int]:
-    """Return the positions of the floating-point tensors that have a structure of this kind."""
+    """Return the positions of the real or complex tensors that have a structure of this kind."""
     tensors = tensors_of(inputs)
     if len(tensors) != len(structure.leaves):
         return []
     return [
         place
         for place, (leaf, tensor) in enumerate(zip(structure.leaves, tensors, strict=True))
-        if leaf.kind == "floating"
-        and tensor.dim() >= 2
-        and (leaf.symmetric if kind == ASYMMETRIC else leaf.keeps_places and bool((tensor == 0).any()))
+        if tensor.dim() >= 2 and (leaf.symmetric if kind == ASYMMETRIC else _has_fixed_zeros(leaf, tensor))
     ]
+
+
+def _has_fixed_zeros(leaf: Leaf, tensor: Tensor) -> bool:
+    return leaf.kind == "floating" and leaf.keeps_places and bool((tensor == 0).any())
 
 
 def names(structure: Structure, inputs: Sequence[Any]) -> list[str]:
@@ -70,15 +73,17 @@ def places_of(name: str) -> list[int]:
 
 def variation(name: str) -> Distribution:
     """Return the distribution that removes the structure of these inputs; other inputs stay as given."""
-    change = replacing(_asymmetric if name.startswith(ASYMMETRIC) else _without_zeros)
-    return partial(only, places_of(name), change)
+    if name.startswith(ASYMMETRIC):
+        return partial(only, places_of(name), replacing(lambda given, *_: given, _asymmetric))
+    return partial(only, places_of(name), replacing(_without_zeros, _without_zeros_in_pairs))
 
 
-def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-    """Return a matrix that is not symmetric, but whose symmetric part is the given one. Zeros and signs stay."""
-    del leaf
-    if not symmetric(given):
-        return given
+def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator, symmetry: Symmetry) -> Tensor:
+    """Return matrices without the symmetry of the given ones, but whose part of that symmetry is the given one.
+
+    For symmetric matrices that is (A + A^T) / 2, for Hermitian ones (A + A^H) / 2. Zeros and signs stay.
+    """
+    del leaf, symmetry
     shares = LARGEST_PART * (2 * torch.rand(given.shape, generator=generator, device=generator.device) - 1)
     upper = shares.to(given.device).triu(1)
     return _in_form_of(given, given.detach() * (1 + upper - upper.mT))
@@ -86,14 +91,19 @@ def _asymmetric(given: Tensor, leaf: Leaf | None, generator: torch.Generator) ->
 
 def _without_zeros(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
     """Return the tensor with zeros replaced by random other elements of it."""
+    del leaf
     others = given.detach()[~special_places(given)]
     if given.dim() < 2 or not others.numel():
         return given
     chosen = torch.randint(others.numel(), given.shape, generator=generator, device=generator.device)
-    values = torch.where(given == 0, others[chosen.to(given.device)], given.detach())
-    if leaf is not None and leaf.symmetric:
-        values = values.triu() + values.triu(1).mT
-    return _in_form_of(given, values)
+    return _in_form_of(given, torch.where(given == 0, others[chosen.to(given.device)], given.detach()))
+
+
+def _without_zeros_in_pairs(given: Tensor, leaf: Leaf | None, generator: torch.Generator, symmetry: Symmetry) -> Tensor:
+    """Return matrices with zeros replaced, the same ones above and below the diagonal. Zeros of a diagonal are
+    replaced, too."""
+    values = _without_zeros(given, leaf, generator)
+    return given if values is given else _in_form_of(given, symmetry.with_mirrored_triangle(values.detach()))
 
 
 def _in_form_of(given: Tensor, values: Tensor) -> Tensor:

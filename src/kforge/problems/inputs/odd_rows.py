@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from kforge.problems.inputs.distributions import HUGE, LARGE, MILD, WILD, in_domain, in_order, overlaps, replacing
-from kforge.problems.inputs.structure import symmetric, tensors_of
+from kforge.problems.inputs.structure import tensors_of
 
 if TYPE_CHECKING:
     from kforge.problems.inputs.distributions import Distribution, Draw
@@ -96,13 +96,13 @@ def _odd(spoil: _Spoil) -> Distribution:
     """Return a distribution that overwrites a few rows or elements of a copy of each tensor, by the given function."""
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-        if given.numel() < 2 or overlaps(given) or symmetric(given, leaf) or in_order(leaf):
+        if given.numel() < 2 or overlaps(given) or in_order(leaf):
             return given
         fresh = _copied(given)
         spoil(fresh, leaf, generator, chance_of(generator))
         return fresh.requires_grad_(given.requires_grad)
 
-    return replacing(replace)
+    return replacing(replace, lambda given, *_: given)
 
 
 def _copied(given: Tensor) -> Tensor:

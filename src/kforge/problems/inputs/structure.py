@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from kforge.problems.inputs.symmetry import Symmetry, symmetry_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -48,8 +50,8 @@ class Leaf:
     """Whether zeros, infinities and NaN are at the same positions in every draw."""
     fixed: bool = True
     """Whether the tensor has the same values in every draw."""
-    symmetric: bool = False
-    """Whether it holds symmetric matrices with more than one value."""
+    symmetry: Symmetry | None = None
+    """The symmetry of the real or complex matrices that it holds. Matrices with one value throughout have none."""
     kept: bool = False
     """Whether every draw returns the same memory. The problem keeps the tensor, so it must not be written to."""
     ascending: bool = False
@@ -60,6 +62,11 @@ class Leaf:
     """Whether every row of a boolean tensor has exactly one true element."""
     total: float | None = None
     """The sum of all integers, if it is the same in every draw; otherwise None."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether it holds symmetric, Hermitian, skew-symmetric or skew-Hermitian matrices."""
+        return self.symmetry is not None
 
     @property
     def varies(self) -> bool:
@@ -140,13 +147,12 @@ def special_places(tensor: Tensor) -> Tensor:
     return (tensor == 0) | ~tensor.isfinite()
 
 
-def symmetric(given: Tensor, leaf: Leaf | None = None) -> bool:
-    """Return whether a tensor holds symmetric matrices. Matrices with one value throughout do not count."""
-    if given.dim() < 2 or not given.shape[-1] == given.shape[-2] > 1:
-        return False
-    if leaf is not None and leaf.kind == "floating" and leaf.uniform:
-        return False
-    return torch.equal(given, given.mT)
+def kept_symmetry(given: Tensor, leaf: Leaf | None = None) -> Symmetry | None:
+    """Return the symmetry of the matrices of an input, which other values of it must have. Inputs with one value
+    throughout have none."""
+    if leaf is not None and (leaf.uniform if leaf.kind == "floating" else leaf.symmetry is None):
+        return None
+    return symmetry_of(given)
 
 
 def _seen_alone(tensor: Tensor, places: int) -> Leaf:
@@ -154,7 +160,9 @@ def _seen_alone(tensor: Tensor, places: int) -> Leaf:
     index."""
     kind = kind_of(tensor)
     if kind == "other" or not tensor.numel():
-        return Leaf("other", math.nan, math.nan, uniform=True, special=False)
+        leaf = Leaf("other", math.nan, math.nan, uniform=True, special=False)
+        varied = tensor.is_complex() and bool((tensor != tensor.reshape(-1)[:1]).any())
+        return replace(leaf, symmetry=symmetry_of(tensor) if varied else None)
     values = tensor.detach()
     if kind == "floating":
         return _seen_floating(values)
@@ -179,7 +187,14 @@ def _seen_floating(values: Tensor) -> Leaf:
         return Leaf("floating", low, high, uniform=one_value, special=bool(finite.numel()))
     has_zeros = low <= 0 <= high and not bool(values.all())
     special = has_zeros and low != high
-    leaf = Leaf("floating", low, high, uniform=low == high, special=special, symmetric=low < high and symmetric(values))
+    leaf = Leaf(
+        "floating",
+        low,
+        high,
+        uniform=low == high,
+        special=special,
+        symmetry=symmetry_of(values) if low < high else None,
+    )
     several = values.dim() > 0 and values.shape[-1] >= LEAST_IN_ORDER
     return replace(leaf, ascending=several and low < high and bool((values[..., 1:] >= values[..., :-1]).all()))
 
@@ -187,8 +202,9 @@ def _seen_floating(values: Tensor) -> Leaf:
 def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
     """Return the facts about a tensor that still hold after another draw. `first` is its first draw."""
     found = _seen_alone(other, places)
+    symmetry = leaf.symmetry if leaf.symmetry == found.symmetry else None
     if leaf.kind == "other" or (found.kind != leaf.kind and other.numel()):
-        return replace(leaf, kind="other")
+        return replace(leaf, kind="other", symmetry=symmetry)
     fixed = leaf.fixed and first.dtype == other.dtype and torch.equal(first, other)
     stay = leaf.fixed_places
     if leaf.kind == "floating" and stay and (leaf.special or found.special):
@@ -201,7 +217,7 @@ def _seen_again(leaf: Leaf, first: Tensor, other: Tensor, places: int) -> Leaf:
         special=leaf.special or found.special,
         fixed_places=stay,
         fixed=fixed,
-        symmetric=leaf.symmetric and found.symmetric,
+        symmetry=symmetry,
         kept=first.data_ptr() == other.data_ptr(),
         ascending=leaf.ascending and found.ascending,
         distinct=leaf.distinct and found.distinct,
