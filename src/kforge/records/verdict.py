@@ -156,10 +156,10 @@ class RuntimeFailure(Record):
 
 
 class Mismatch(Record):
-    """An output has the wrong structure, shape, dtype or values, as `kind` says."""
+    """An output has the wrong structure, shape, dtype or values, or a call changes torch's settings, as `kind` says."""
 
     state: Literal["mismatch"] = "mismatch"
-    kind: Literal["structure", "shape", "dtype", "numerical"]
+    kind: Literal["structure", "shape", "dtype", "numerical", "settings"]
     reason: str
     case: str = ""
     """Name of the case in which the output was wrong."""

@@ -266,3 +266,54 @@ def test_a_small_step_of_a_parameter_must_be_taken_in_timed_calls_as_well(judge:
     verdict = bound.verdict(("        self.weight.add_", "        self.timed() or self.weight.add_"))
     assert isinstance(verdict, Mismatch)
     assert "weight of the state is unchanged, but the reference changes it" in verdict.reason
+
+
+PLAIN = """
+    def forward(self, x):
+        if not hasattr(self, "weights"):
+            self.weights = []
+        return torch.tanh(x @ self.weight)
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(judge: Judge, tmp_path_factory: pytest.TempPathFactory) -> Bound:
+    return Bound(judge, tmp_path_factory.mktemp("plain"), PLAIN, "    return [torch.randn(32, 16)]\n")
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("torch.set_default_dtype(torch.float64)", "the default dtype from torch.float32 to torch.float64"),
+        ("torch.set_grad_enabled(True)", "gradient mode from False to True"),
+        ("torch.set_flush_denormal(True)", "flushing of denormal numbers from False to True"),
+        ("torch.set_float32_matmul_precision('medium')", "the precision of float32 products from highest to medium"),
+        ("torch.use_deterministic_algorithms(True)", "deterministic algorithms from False to True"),
+        ("torch.set_num_threads(torch.get_num_threads() + 1)", "the number of threads from "),
+        ("torch.manual_seed(0)", "the state of torch's random generator"),
+        ("torch.rand(1)", "the state of torch's random generator"),
+    ],
+)
+def test_a_call_that_changes_settings_of_its_caller_is_a_mismatch(plain: Bound, statement: str, named: str) -> None:
+    verdict = plain.verdict(("        return torch.tanh", f"        {statement}\n        return torch.tanh"))
+    assert isinstance(verdict, Mismatch)
+    assert verdict.kind == "settings"
+    assert named in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "self.weights = [torch.rand(16)]",  # in the first call only, as where a layer is made when it is needed
+        "torch.set_default_dtype(torch.float64); torch.set_default_dtype(torch.float32)",
+    ],
+)
+def test_settings_may_be_restored_and_a_first_call_may_draw_weights(plain: Bound, statement: str) -> None:
+    old = "        return torch.tanh"
+    verdict = plain.verdict((old, f"        if not self.weights:\n            {statement}\n{old}"))
+    assert isinstance(verdict, Correct), verdict
+
+
+def test_settings_that_the_reference_changes_may_be_changed(judge: Judge, tmp_path: Path) -> None:
+    forward = PLAIN.replace("        return", "        torch.set_flush_denormal(True)\n        return")
+    assert isinstance(Bound(judge, tmp_path, forward, "    return [torch.randn(32, 16)]\n").verdict(), Correct)

@@ -99,7 +99,7 @@ def test_a_damaged_frame_is_a_message_or_a_channel_error(tree: object, data: st.
         (b"?", "unknown tag"),
         (b"S\x00\x00\x00\x01\xff", "not UTF-8"),
         (b"<\x00\x00\x00\x01[\x00\x00\x00\x00N", "neither text nor an integer"),
-        (b"NNN" + b"extra", "more than its message"),
+        (b"NNNN" + b"extra", "more than its message"),
         (b"(\x00\x00\x00\x01" * 40 + b"N", "nested too deeply"),
     ],
 )

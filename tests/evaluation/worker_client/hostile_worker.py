@@ -187,7 +187,7 @@ class Liar:
 
     def result(self, tree: bytes) -> bytes:
         empty = b"[\0\0\0\0"
-        return HEADER.pack(MAGIC, wire.Result.kind, len(tree) + 2 * len(empty)) + tree + 2 * empty
+        return HEADER.pack(MAGIC, wire.Result.kind, len(tree) + 3 * len(empty)) + tree + 3 * empty
 
     def carrying(self, honest: bytes, tree: Any) -> bytes:
         answers = {
@@ -208,7 +208,9 @@ class Liar:
             ),
         }
         aliases = self.chance.choice(([], [(0, 0)], [(self.number(), self.number())], [(0,)], [0], True, tree))
-        return answers.get(honest[4], lambda: wire.Result(tree, aliases))().encode()
+        row = self.chance.choice((("x", "x", "x"), ("x" * 200, "", ""), ("x", 1, ""), ["x"], tree))
+        settings = self.chance.choice(([], [], [row], [("x", "", "")] * 900, tree))
+        return answers.get(honest[4], lambda: wire.Result(tree, aliases, settings=settings))().encode()
 
 
 EXPLANATION = '{"samples": 2, "share": 0.5, "elsewhere": {"' + "x\\n" * 900 + '": 0.5}, "lines": [' + ", ".join(

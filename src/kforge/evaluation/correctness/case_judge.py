@@ -11,7 +11,7 @@ from kforge.errors import ProblemError
 from kforge.evaluation.comparison.fingerprint import Fingerprints
 from kforge.evaluation.comparison.overflow import slices_are_right, spared
 from kforge.evaluation.correctness.rounding import fails_nearby
-from kforge.evaluation.correctness.side_effects import UNDUE_WRITE
+from kforge.evaluation.correctness.side_effects import UNDUE_WRITE, must_keep_settings
 from kforge.evaluation.correctness.usable_cases import UsableCases
 from kforge.evaluation.large_problems.piecewise import InputsChangedError, Kept, Pieces
 from kforge.evaluation.reference.history import Moment
@@ -112,6 +112,7 @@ class CaseJudge:
         # `truth.aliases` may call the reference, so it is used only if the program returns a view
         if output.aliases and not output.aliases <= truth.aliases:
             raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} ({case.name})"))
+        must_keep_settings(output, case.name)
         try:
             self._outputs.must_agree(truth, output.value, case.name)
             self._outputs.must_change_inputs_alike(truth, output, case)
@@ -194,6 +195,7 @@ class CaseJudge:
         case.inputs[:] = placed  # frees the drawn inputs
         pieces.moved(placed)
         output = self._client.call(placed, poison=self._reference.output_bytes)
+        must_keep_settings(output, case.name)
         try:
             if output.aliases and not output.aliases <= pieces.aliases():
                 raise Fault(Rejected(rule="output_aliases_input", reason=f"{UNDUE_VIEW} ({case.name})"))

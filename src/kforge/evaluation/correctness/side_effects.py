@@ -1,5 +1,7 @@
-"""Checks the side effects of calls: views of inputs, writes to inputs and to state, compared with the reference.
+"""Checks the side effects of calls: views of inputs, writes to inputs and to state, changed settings of torch.
 (torch)
+
+They are compared with the reference's.
 
 In timed calls the baseline is the standard: it is the reference on the same inputs. So it shows whether an output may
 be a view of an input, and what inputs must hold after the call.
@@ -20,6 +22,7 @@ from kforge.evaluation.comparison.comparison import Truth, compare
 from kforge.evaluation.constants import COMPARABLE, COMPARED_CALLS, ERROR_FACTOR, FLOORS, LOCAL_FACTOR
 from kforge.evaluation.large_problems.piecewise import Kept
 from kforge.evaluation.transport.aliases import UNDUE_VIEW, tensor_leaves
+from kforge.evaluation.worker.caller_settings import GENERATOR, settings
 from kforge.evaluation.worker_client.client import Fault
 from kforge.problems.tensors import same, spec, tensors_in
 from kforge.records import Mismatch, Rejected
@@ -82,6 +85,21 @@ def must_write_alike(before: Any, written: Truth, left: Any, precision: str, cas
     off = found if isinstance(found, Mismatch) else None
     if off := off or differently_changed(before, written, left, precision, case):
         raise Fault(off)
+
+
+def must_keep_settings(output: Output, case: str) -> None:
+    """Raise Fault if a call has changed settings of torch for its caller, unless the reference has set them alike.
+
+    The worker says what has changed, so this catches honest mistakes only (`worker/caller_settings.py`).
+    """
+    with torch.no_grad():  # as the worker calls programs
+        here = settings()  # the reference runs in this process
+    changed = [row for row in output.changed_settings if here.get(row[0]) != row[2]]
+    if not changed:
+        return
+    named = [name if name == GENERATOR else f"{name} from {before} to {now}" for name, before, now in changed]
+    reason = f"the call changes what its caller has set for torch, and the reference does not: {', '.join(named)}"
+    raise Fault(Mismatch(kind="settings", reason=reason, case=case))
 
 
 def must_stay(earlier: Output, now: Any, reference: Reference) -> None:

@@ -246,6 +246,8 @@ class Result(WireMessage, kind=66):
     """Pairs of an output and the input in whose memory it lies (`aliases.Aliases`)."""
     memory: Tree = ()
     """On a device: the allocations that contain the output (`worker.allocations`)."""
+    settings: Tree = ()
+    """Settings of torch that the call has changed: triples of name, former and present value. May be a lie."""
 
 
 @dataclass(frozen=True)

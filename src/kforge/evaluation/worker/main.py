@@ -34,13 +34,14 @@ from kforge.evaluation.transport.aliases import find_aliases
 from kforge.evaluation.transport.channel import Channel, SideDied
 from kforge.evaluation.transport.shared_memory import SharedRegion, address, addresses, describe
 from kforge.evaluation.worker.allocations import ShownAllocations
+from kforge.evaluation.worker.caller_settings import GENERATOR, CallerSettings
 from kforge.evaluation.worker.extensions import build_log, kept_in, try_slim_headers
 from kforge.problems.randomness import seed_generators
 from kforge.problems.tensors import HOST, cloned, tensors_in
 from kforge.profiling import authored, torch_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 UNCOUNTED_CALLS = 2
 """Calls before those that a profiler records, so that work that is done only once is not part of the profile."""
@@ -62,6 +63,8 @@ class Worker:
         self.regions: dict[str, SharedRegion] = {}
         self.program: Any = None
         self.model: Any = None
+        self.called = False
+        """Whether the module was called since it was constructed."""
         self.block: list[tuple[Any, ...]] = []
         self.outputs: list[Any] = []
         self.kept: dict[int, Any] = {}
@@ -151,7 +154,7 @@ class Worker:
         # cloned: a module may keep an argument, and later values are written to the same shared memory
         arguments = cloned(self.regions["inputs"].unpack(order.arguments, HOST))
         model = self.program(*arguments).to(self.device)
-        self.model = model
+        self.model, self.called = model, False
         state = {name: describe(value) for name, value in _tensors_of_state(model).items()}
         self.compiled = bool(order.compile_mode)
         if self.compiled:
@@ -190,11 +193,16 @@ class Worker:
         if order.seed is not None:
             seed_generators(order.seed)
         with torch.no_grad():
+            before = CallerSettings(draws=order.seed is not None)
             output = self.model(*arguments)
+            changes = before.changes()
             found = self._consumed(output)
             self.adapter.synchronize()
+        if not self.called:  # a module that is completed in its first call may draw weights
+            changes = [change for change in changes if change[0] != GENERATOR]
+        self.called = True
         self.outputs.append(output)
-        return self._result(found, arguments, output)
+        return self._result(found, arguments, output, changes)
 
     def _consumed(self, output: Any) -> Any:
         """Return a copy of an output on a device, made at once on the current stream, as a caller would use it.
@@ -313,13 +321,22 @@ class Worker:
                 self.adapter.synchronize()
         return wire.Ready()
 
-    def _result(self, output: Any, arguments: tuple[Any, ...], returned: Any = None) -> wire.WireMessage:
-        """Return the answer with an output. `returned` is what the program returned, if `output` is a copy of it."""
+    def _result(
+        self,
+        output: Any,
+        arguments: tuple[Any, ...],
+        returned: Any = None,
+        changes: Sequence[tuple[str, str, str]] = (),
+    ) -> wire.WireMessage:
+        """Return the answer with an output. `returned` is what the program returned, if `output` is a copy of it.
+
+        `changes` are settings of torch that the call has changed.
+        """
         if any(type(tensor) not in (torch.Tensor, torch.nn.Parameter) for tensor in tensors_in(output)):
             return wire.Failed("foreign_output", "the output is a tensor subclass, not a plain tensor", "")
         aliases = _aliases(output if returned is None else returned, arguments)
         if "outputs" not in self.regions:
-            return self._where_it_lies(output, aliases)
+            return self._where_it_lies(output, aliases, changes)
         region = self.regions["outputs"]
         region.reset()
 
@@ -334,9 +351,11 @@ class Worker:
         placed = pytree.tree_map(place, output)
         if not region.flat.is_cpu:
             self.adapter.synchronize()
-        return wire.Result(placed, aliases)
+        return wire.Result(placed, aliases, settings=list(changes))
 
-    def _where_it_lies(self, output: Any, aliases: list[tuple[int, int]]) -> wire.WireMessage:
+    def _where_it_lies(
+        self, output: Any, aliases: list[tuple[int, int]], changes: Sequence[tuple[str, str, str]]
+    ) -> wire.WireMessage:
         """Return the answer with the addresses of an output on a device. Tensors that cannot be shared are copied
         first."""
         assert self.memory is not None
@@ -353,7 +372,8 @@ class Worker:
 
         self.placed = pytree.tree_map(place, output)
         self.adapter.synchronize()
-        return wire.Result(address(self.placed), aliases, shown.holding([self.placed, self.kept]))
+        memory_now = shown.holding([self.placed, self.kept])
+        return wire.Result(address(self.placed), aliases, memory_now, list(changes))
 
 
 def _tensors_of_state(model: Any) -> dict[str, torch.Tensor]:

@@ -163,10 +163,12 @@ class WorkerClient:
             self.access.make_room(math.inf)
         deadline = COMPILE_DEADLINE if compiling else self._call_deadline
         result = self._call_again_with_more_memory(wire.Call(shared, poison, seed), deadline)
+        aliases, settings = self.outputs.aliases(result.aliases), self.outputs.settings(result.settings)
         if placed is not None:
-            return Output(self.outputs.copy(result, in_place=True), self.outputs.aliases(result.aliases), None)
-        aliases, intact = self.outputs.aliases(result.aliases), self._inputs.are_intact(shared, arguments)
-        return Output(self.outputs.copy(result), aliases, None if intact else cloned(self._inputs.now(shared)))
+            return Output(self.outputs.copy(result, in_place=True), aliases, None, settings)
+        intact = self._inputs.are_intact(shared, arguments)
+        changed = None if intact else cloned(self._inputs.now(shared))
+        return Output(self.outputs.copy(result), aliases, changed, settings)
 
     def _call_again_with_more_memory(self, order: wire.Call, deadline: float) -> wire.Result:
         """Make a call. If it runs out of memory and the referee can free some, free it and call once more."""

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from kforge.evaluation.worker_client.output_access import OutputAccess
 
 
+MOST_SETTINGS, LONGEST_SETTING = 16, 100
+"""Most settings of torch that a worker may name as changed, and most characters of a name or value."""
+
+
 @dataclass(frozen=True)
 class Output:
     """The result of one call, copied so that the worker cannot change it before it is checked."""
@@ -33,6 +37,8 @@ class Output:
     (`TimedBlock.aliases`)."""
     changed_inputs: Any
     """The inputs after the call; None if the call has not changed them as far as the referee can see."""
+    changed_settings: tuple[tuple[str, str, str], ...] = ()
+    """Name, former and present value of settings of torch that the call has changed, as the worker says."""
 
 
 class OutputReader:
@@ -95,6 +101,14 @@ class OutputReader:
                 return frozenset(claim)
         raise self._orders.violation("it does not say which outputs lie in which inputs")
 
+    def settings(self, claim: Any) -> tuple[tuple[str, str, str], ...]:
+        """Return which settings of torch a call has changed, as the worker claims. Raises Fault if the claim is
+        malformed."""
+        match claim:
+            case list() | tuple() if len(claim) <= MOST_SETTINGS and all(map(_is_change, claim)):
+                return tuple(claim)
+        raise self._orders.violation("it does not say which settings of torch a call has changed")
+
     def files(self) -> list[Mapping]:
         """Return the worker's shared mappings, which may show the same memory twice; empty if they cannot be seen."""
         return self._mapped(self._access.files_in)
@@ -135,3 +149,9 @@ class OutputReader:
             return pytree.tree_map(resolve, tree)
         except ChannelError as error:
             raise self._orders.unreadable(error) from None
+
+
+def _is_change(row: Any) -> bool:
+    """Return whether a row is the name, the former and the present value of a setting."""
+    texts = row if isinstance(row, tuple) and len(row) == 3 else (None,)
+    return all(isinstance(text, str) and len(text) <= LONGEST_SETTING and text.isprintable() for text in texts)
