@@ -299,6 +299,13 @@ nine blocks to find one moment that counts."""
 TRACED_SHARE = 0.3
 """On the track `custom`: number of blocks in which the program is stopped at random moments, as a share of the timed
 pairs."""
+VARIED_SHARE, LAST_VARIED = 0.05, 2
+"""Blocks between timed ones in which some calls have other integers, masks or Python numbers than given, and whose time
+does not count. One is always run at a random moment of the first pairs. VARIED_SHARE: number of the others, as a share
+of the timed pairs. LAST_VARIED: most of them after the last timed pair, if some variation was not used before."""
+VARIED_CALLS = 4
+"""Most calls of such a block that are varied; at most half of its calls, so that the first call tells little about the
+block."""
 EXTRA_BLOCK_SAMPLES = 4
 """On the track `custom`, the program is also stopped at random moments in extra blocks between timed ones: at most this
 many samples are taken in each."""

@@ -12,7 +12,6 @@ from kforge.evaluation.comparison.fingerprint import Fingerprints
 from kforge.evaluation.comparison.overflow import slices_are_right, spared
 from kforge.evaluation.correctness.rounding import fails_nearby
 from kforge.evaluation.correctness.side_effects import UNDUE_WRITE, must_keep_settings
-from kforge.evaluation.correctness.usable_cases import UsableCases
 from kforge.evaluation.large_problems.piecewise import InputsChangedError, Kept, Pieces
 from kforge.evaluation.reference.history import Moment
 from kforge.evaluation.transport.aliases import UNDUE_VIEW
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.comparison.comparison import Truth
     from kforge.evaluation.correctness.cases import Case, CaseSource
     from kforge.evaluation.correctness.output_check import OutputCheck
+    from kforge.evaluation.correctness.usable_cases import UsableCases
     from kforge.evaluation.correctness.weight_changes import Handover
     from kforge.evaluation.large_problems.pieces import Cut
     from kforge.evaluation.reference.reference import Reference
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 class CaseJudge:
     """Judges one program, case by case. Methods raise Fault for a wrong output."""
 
-    def __init__(self, handover: Handover, source: CaseSource, outputs: OutputCheck, declared: str) -> None:
+    def __init__(
+        self, handover: Handover, source: CaseSource, outputs: OutputCheck, declared: str, usable: UsableCases
+    ) -> None:
         """`declared` is the precision that the program may compute in."""
         self._handover = handover
         self._client = handover.client
         self._source = source
         self._outputs = outputs
         self._declared = declared
-        self._usable = UsableCases(handover, source, declared)
+        self._usable = usable
         self._prints = Fingerprints()
         self.judged: set[str] = set()
         """Names of the cases that were judged and not dropped."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -90,6 +90,8 @@ class Case:
     """Positions of the Python numbers and flags that differ from the given ones."""
     floats: frozenset[int] | None = None
     """Positions of the tensors that differ from the given ones; None if that is unknown."""
+    variation: Distribution | None = None
+    """What has made these inputs of given ones; None for inputs as given."""
     alike: list[Any] | None = None
     """Inputs for which the reference must give the same result; otherwise the case is dropped. None: no such
     condition."""
@@ -134,6 +136,9 @@ class CaseSource:
         """Positions of the Python numbers and flags that had other values in judged cases."""
         self.negated_scalars: set[int] = set()
         """Positions of the Python numbers that had another sign in judged cases."""
+        self.taken: dict[tuple[str, int | None], Case] = {}
+        """Judged cases with other integers, masks, zeros, orders or Python numbers, without their inputs, by name and
+        part. Timed calls are varied in the same ways (`timing/varied_calls.py`)."""
 
     def order(self, state: int) -> tuple[list[str], list[int]]:
         """Return the names of all cases in order, and the positions before which the weights change.
@@ -292,6 +297,7 @@ class CaseSource:
                 part=part,
                 scalars=changed,
                 floats=floats,
+                variation=variation,
                 alike=alike,
                 group=group,
             )
@@ -377,6 +383,8 @@ class CaseSource:
     def learn(self, case: Case) -> None:
         """Note from a judged case which inputs were varied, and which odd rows timed inputs may have."""
         self.varied_scalars |= case.scalars
+        if case.is_discrete and self.cut is None:  # large inputs are timed as given
+            self.taken[case.name, case.part] = replace(case, inputs=[], alike=None)
         if other_ranges.kind_of(case.name) == scalars.NEGATED:
             self.negated_scalars |= case.scalars
         if case.part is not None:
@@ -399,6 +407,20 @@ class CaseSource:
             generator = torch.Generator(self.instance.device).manual_seed(seed)
             spoil_sets(sets, self.structure, generator, mild=self.odd_rows == "mild", share=ODD_SHARE)
         return sets
+
+    def varied_again(self, case: Case, number: int) -> Case | None:
+        """Return new inputs as given, changed by the variation of a judged case; None if it changes nothing in them.
+
+        `number` is that of the call, and is used once.
+        """
+        assert case.variation is not None
+        seed = subseed(self.secret, "varied", number)
+        given = self.instance.inputs(seed)
+        inputs = case.variation(given, torch.Generator(self.instance.device).manual_seed(seed))
+        if same(given, inputs) and not scalars.changed_scalars(given, inputs):
+            return None
+        alike = given if imposed_structure.is_imposed(case.name) else None
+        return replace(case, inputs=inputs, alike=alike)
 
     def last_odd_sets(self) -> Iterator[list[Any]]:
         """Yield those inputs of the last timed blocks that had odd rows. They are drawn again."""

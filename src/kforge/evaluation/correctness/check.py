@@ -17,6 +17,7 @@ from kforge.evaluation.correctness.fixed_inputs import fixed_labels
 from kforge.evaluation.correctness.output_check import OutputCheck
 from kforge.evaluation.correctness.side_effects import must_stay
 from kforge.evaluation.correctness.steadiness import forgets, must_be_deterministic, own_result_now
+from kforge.evaluation.correctness.usable_cases import UsableCases
 from kforge.evaluation.correctness.weight_changes import Handover
 from kforge.evaluation.stages import CaseCounter
 from kforge.problems.inputs.other_ranges import LARGE_WEIGHTS
@@ -78,7 +79,8 @@ class CorrectnessCheck:
         self.source = CaseSource(instance, secret, cut)
         self.handover = Handover(instance, client, secret, precision, self.source.sample)
         self.outputs = OutputCheck(self.handover)
-        self._judge = CaseJudge(self.handover, self.source, self.outputs, self.declared)
+        self.usable = UsableCases(self.handover, self.source, self.declared)
+        self._judge = CaseJudge(self.handover, self.source, self.outputs, self.declared, self.usable)
 
     @property
     def reference(self) -> Reference:

@@ -86,7 +86,7 @@ def found_as_unsteady(reference: Reference, inputs: list[Any], one: Any, other: 
     allowed = [limit if pair[0].is_floating_point() else 0.0 for pair in pairs]
     first: list[torch.Tensor] = []
     for _ in range(UNSTEADY_RUNS):
-        result = tensors_in(_own_result(reference, inputs))
+        result = tensors_in(own_result_of(reference, inputs))
         first = first or result
         if [spec(tensor) for tensor in result] != [spec(tensor) for tensor in tensors_in(one)]:
             return False
@@ -115,7 +115,7 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
     return float(element_errors(*(tensor.masked_fill(odd, 0.0) for tensor in (one, other))).max())
 
 
-def _own_result(reference: Reference, inputs: list[Any]) -> Any:
+def own_result_of(reference: Reference, inputs: list[Any]) -> Any:
     """Return the reference's output, without changing the inputs or the module."""
     model = copy.deepcopy(reference.model) if reference.has_history else reference.model
     return reference.own_result(cloned(inputs) if reference.mutates_inputs else inputs, model)

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kforge.errors import ProblemError
+from kforge.evaluation.comparison.comparison import Truth
 from kforge.evaluation.comparison.overflow import cannot_judge, overflows
 from kforge.evaluation.correctness.beyond_given_values import (
     is_in_proportion,
@@ -21,6 +22,7 @@ from kforge.evaluation.correctness.beyond_given_values import (
 from kforge.evaluation.correctness.ordered_lookups import OrderedLookups
 from kforge.evaluation.correctness.output_check import odd_places
 from kforge.evaluation.correctness.rounding import gives_alike
+from kforge.evaluation.correctness.steadiness import own_result_of
 from kforge.evaluation.large_problems.pieces import holds_for
 from kforge.problems.inputs.other_ranges import MINUTE, kind_of
 from kforge.problems.inputs.scalars import NEGATED
@@ -30,7 +32,6 @@ from kforge.problems.tensors import HOST, all_finite
 if TYPE_CHECKING:
     import torch
 
-    from kforge.evaluation.comparison.comparison import Truth
     from kforge.evaluation.correctness.cases import Case, CaseSource
     from kforge.evaluation.correctness.weight_changes import Handover
     from kforge.evaluation.large_problems.pieces import Cut
@@ -87,6 +88,17 @@ class UsableCases:
             before = generator_states()
             truth = self._reference.truth(case.inputs)
             return truth, generator_states() != before
+
+    def takes(self, case: Case) -> bool:
+        """Return whether the reference accepts these inputs, and its own result is finite where it is for inputs as
+        given. Its state and the inputs stay unchanged."""
+        if self._may_ruin_a_device(case) and not self._handover.takes_on_host(case.inputs):
+            return False
+        try:
+            own = own_result_of(self._reference, case.inputs)
+        except ProblemError:
+            return False
+        return self._is_as_finite_as_given(Truth(own, own))
 
     def _is_as_finite_as_given(self, truth: Truth) -> bool:
         """Return whether the right result is finite, except where it is not finite for inputs as given either."""

@@ -131,6 +131,7 @@ class Race:
         load = LoadMeter(
             [os.getpid(), self.baseline.pid, self.candidate.pid], helped=lambda: self.candidate.orders.helped
         )
+        first_varied = 2 * self.chance.randint(1, constants.MIN_PAIRS_SLOW // 2)
         while not self._enough(samples, time.monotonic() - start):
             order = (self.baseline, self.candidate)
             if self.chance.random() < 0.5:
@@ -144,7 +145,12 @@ class Race:
             samples.limits.update(self.limits())
             if self.chance.random() < 2 * self.traced_share:
                 self._trace_block(samples)
+            if len(samples.baseline) == first_varied or self.chance.random() < 2 * constants.VARIED_SHARE:
+                self._varied_block(samples)
             self._maybe_renew_weights()
+        for _ in range(constants.LAST_VARIED):
+            if self.check is not None and self.check.varied.are_left:
+                self._varied_block(samples)
         samples.charges = self._clocks.charges()
         self._must_wait_for_its_device(len(samples.candidate))
         self._time_one_by_one(samples, until=start + self.longest)
@@ -352,6 +358,14 @@ class Race:
         samples.whereabouts += self.candidate.block.trace(constants.EXTRA_BLOCK_SAMPLES)
         if self.check is not None:  # the baseline has not made these calls
             self.check.begin()
+
+    def _varied_block(self, samples: PairedSamples) -> None:
+        """Run and check a block in which a few calls have other integers, masks or Python numbers. Its time does not
+        count, but it looks like a timed block to the program."""
+        if self.check is not None and self.check.varied.applies:
+            sets = self._inputs.take(samples.calls_per_block)
+            if self.check.varied.put_into(sets):
+                self._both(sets)
 
     def _options(self) -> dict[str, Any]:
         return {} if self.check is None else self.check.options()

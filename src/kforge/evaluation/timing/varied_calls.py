@@ -1,0 +1,80 @@
+"""Puts other integers, masks and Python numbers than given into some calls of extra blocks between timed ones. (torch)
+
+Timed calls have the problem's own masks, lengths and numbers, because others may take another time. So a program that
+counts its calls could ignore a mask as soon as it is timed. The calls of an extra block look like timed ones to the
+program, but their time does not count. A few of them have new inputs, made by the variations with which the program was
+verified, and these calls are always checked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from kforge.evaluation import constants
+
+if TYPE_CHECKING:
+    from kforge.evaluation.correctness.cases import Case
+    from kforge.evaluation.correctness.check import CorrectnessCheck
+
+
+class VariedCalls:
+    """Varies calls of one program, by each of the known variations in turn, in a random order."""
+
+    def __init__(self, correctness: CorrectnessCheck) -> None:
+        self._correctness = correctness
+        self._chance = secrets.SystemRandom()
+        self._numbers = itertools.count()
+        self._next: list[Case] = []
+        """The variations that are still to be used in this turn."""
+        self._turns = 0
+        self._cases: dict[int, Case] = {}
+        """The varied calls of the present block, by their number in the block."""
+
+    @property
+    def applies(self) -> bool:
+        """Whether calls can be varied. They are not if results depend on earlier calls: a refused variation would have
+        changed the baseline's state."""
+        return bool(self._correctness.source.taken) and not self._correctness.reference.has_history
+
+    @property
+    def are_left(self) -> bool:
+        """Whether some variation has not been used yet."""
+        return self.applies and (not self._turns or (self._turns == 1 and bool(self._next)))
+
+    @property
+    def places(self) -> list[int]:
+        """The numbers of the varied calls in the present block."""
+        return list(self._cases)
+
+    def put_into(self, sets: list[list[Any]]) -> bool:
+        """Replace the inputs of a few random calls. Returns whether any could be varied."""
+        self._cases = {}
+        if not self.applies:
+            return False
+        most = min(constants.VARIED_CALLS, max(1, len(sets) // 2))
+        for place in self._chance.sample(range(len(sets)), most):
+            case = self._correctness.source.varied_again(self._following(), next(self._numbers))
+            if case is not None and self._correctness.usable.takes(case):
+                sets[place] = case.inputs
+                self._cases[place] = case
+        return bool(self._cases)
+
+    def is_excused(self, place: int) -> bool:
+        """Return whether a wrong output of this call does not count, because its inputs could not judge a program while
+        it was verified either."""
+        case = self._cases.get(place)
+        return case is not None and self._correctness.usable.truth(case) is None
+
+    def forget(self) -> None:
+        """End the present block."""
+        self._cases = {}
+
+    def _following(self) -> Case:
+        """Return a case with the next variation."""
+        if not self._next:
+            self._turns += 1
+            self._next = list(self._correctness.source.taken.values())
+            self._chance.shuffle(self._next)
+        return self._next.pop()
