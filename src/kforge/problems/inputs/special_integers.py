@@ -4,8 +4,9 @@ that it accepts. (torch)
 Random draws hardly ever contain special integers. The integers that may be special are those in the module's source and
 attributes, the sizes of its parameters, and their neighbours (the last token of a vocabulary is its size minus one). Of
 these, an integer within the range of the given values can simply be used. An integer outside the range is special if
-the module accepts it but neither of its neighbours: -100 of a cross-entropy is special. The index -1 (the last element
-of a list) is not special, and a kernel need not support it. An integer next to the range counts as within it if other
+the module accepts it but neither of its neighbours: -100 of a cross-entropy is special. So is one with a result of its
+own, if the numbers further outside have one in common. The index -1 (the last element of a list) is not special, and a
+kernel need not support it. An integer next to the range counts as within it if other
 draws may well reach it. An integer above the range counts if it is the last that the module accepts.
 
 Integers larger than any given one are tried as well (`larger_integers`). If a module fails only for large integers, as
@@ -28,8 +29,8 @@ from torch.utils import _pytree as pytree
 from kforge import syntax
 from kforge.errors import ProblemError
 from kforge.problems.inputs.discrete import DISCRETE, fixed_ends, rows_of
-from kforge.problems.inputs.trial import on_host, output_shapes
-from kforge.problems.tensors import cloned, tensors_in
+from kforge.problems.inputs.trial import finite_outputs, on_host
+from kforge.problems.tensors import cloned, same, tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -107,7 +108,12 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         def takes(*numbers: int, place: int = place) -> bool:
             return _shapes(model, inputs, place, *numbers) is not None
 
-        special = [number for number in tried if _stands_alone(number, leaf, takes)]
+        def results(number: int, place: int = place) -> list[Tensor] | None:
+            return _outputs(model, inputs, place, number)
+
+        special = [
+            number for number in tried if _stands_alone(number, leaf, takes) or _is_singled_out(number, leaf, results)
+        ]
         if rare:
             special += [number for number in _at_the_ends(bases, leaf, count, takes) if number not in special]
         if special or within:
@@ -223,11 +229,26 @@ def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool
     return takes(number) and not any(map(takes, neighbours))
 
 
+def _is_singled_out(number: int, leaf: Leaf, results: Callable[[int], list[Tensor] | None]) -> bool:
+    """Return whether a number outside the range has a result of its own, and the next two numbers further outside have
+    one in common. A negative index does not: each has its own result."""
+    step = -1 if number < leaf.low else 1
+    found, *others = (results(each) for each in (number, number + step, number + 2 * step))
+    if found is None or others[0] is None or others[1] is None:
+        return False
+    return same(others[0], others[1]) and not same(found, others[0])
+
+
 def _shapes(
     model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False
 ) -> list[torch.Size] | None:
-    """Return the shapes of the outputs with these numbers in the first elements of a tensor; None if no result is
-    finite.
+    """Return the shapes of `_outputs`."""
+    found = _outputs(model, inputs, place, *numbers, last=last)
+    return None if found is None else [output.shape for output in found]
+
+
+def _outputs(model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False) -> list[Tensor] | None:
+    """Return the outputs with these numbers in the first elements of a tensor; None if the module does not accept them.
 
     With `last`, one number is put into the last element, which keeps ascending order.
     """
@@ -238,7 +259,7 @@ def _shapes(
             flat[-1 if last else index].fill_(number)
     except (RuntimeError, OverflowError, TypeError):  # the dtype has no such number
         return None
-    return output_shapes(model, inputs)
+    return finite_outputs(model, inputs)
 
 
 def _of_source(source: str) -> Iterator[int]:

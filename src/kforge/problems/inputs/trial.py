@@ -35,9 +35,18 @@ def output_shapes(model: nn.Module, inputs: list[Any]) -> list[torch.Size] | Non
 
     The module may write to the inputs.
     """
+    found = finite_outputs(model, inputs)
+    return None if found is None else [output.shape for output in found]
+
+
+def finite_outputs(model: nn.Module, inputs: list[Any]) -> list[Tensor] | None:
+    """Return the tensors of the output for these inputs; None if the module raises or one of them is not finite.
+
+    The module may write to the inputs.
+    """
     try:
         with torch.no_grad():
             outputs = tensors_in(model(*inputs))
     except Exception:  # any error means that the module does not accept them
         return None
-    return [output.shape for output in outputs] if all(bool(each.isfinite().all()) for each in outputs) else None
+    return outputs if all(bool(each.isfinite().all()) for each in outputs) else None
