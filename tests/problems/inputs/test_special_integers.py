@@ -201,3 +201,10 @@ def test_targets_of_one_number_may_not_count(tmp_path: Path) -> None:
     zeros = "torch.zeros(64, dtype=torch.long)"
     assert found(instance_of(tmp_path, "nn.functional.cross_entropy(x, which)", zeros)) == [-100]
     assert found(instance_of(tmp_path, "x * which[:, None]", zeros)) == []
+
+
+def test_a_number_with_a_result_of_its_own_is_special_if_its_neighbours_have_one_in_common(tmp_path: Path) -> None:
+    chosen = "torch.where(which != -100, x.gather(1, which.clamp(min=0)[:, None])[:, 0], 0.0)"
+    assert -100 in found(instance_of(tmp_path, chosen))
+    assert -100 not in found(instance_of(tmp_path, "x.gather(1, which.clamp(min=0)[:, None])"))
+    assert -1 not in found(instance_of(tmp_path, "x[which, 0]"))

@@ -282,7 +282,9 @@ class CaseSource:
             changed = scalars.changed_scalars(given, inputs) if _is_of_scalars(name) else frozenset()
             if self._must_differ(name, part) and not changed and same(given, inputs):
                 continue
-            floats = _replaced(given, inputs) if self.cut is None else None  # large inputs are overwritten in place
+            floats = (
+                self._replaced(given, inputs) if self.cut is None else None
+            )  # large inputs are overwritten in place
             alike = given if imposed_structure.is_imposed(name) else None
             del given  # so that large inputs free their memory when they are moved to the worker
             risky = name in INTEGERS and any(leaf.is_one_number and not leaf.high for leaf in self.structure.leaves)
@@ -301,6 +303,11 @@ class CaseSource:
                 alike=alike,
                 group=group,
             )
+
+    def _replaced(self, given: list[Any], inputs: list[Any]) -> frozenset[int]:
+        """Return the positions of the tensors that a variation has replaced."""
+        each = zip(self.structure.places_of(given), tensors_of(given), tensors_of(inputs), strict=True)
+        return frozenset(place for place, one, other in each if one is not other and place is not None)
 
     def _must_differ(self, name: str, part: int | None) -> bool:
         """Return whether a case is dropped if its inputs equal the given ones."""
@@ -450,12 +457,6 @@ def _is_of_scalars(name: str) -> bool:
 def _is_whole(name: str) -> bool:
     """Return whether the inputs of the case of this name are drawn as a whole, even if they are large."""
     return name in WHOLE or scalars.is_alone(name)
-
-
-def _replaced(given: list[Any], inputs: list[Any]) -> frozenset[int]:
-    """Return the positions of the tensors that a variation has replaced."""
-    both = zip(tensors_of(given), tensors_of(inputs), strict=False)
-    return frozenset(place for place, (one, other) in enumerate(both) if one is not other)
 
 
 def begun(cases: Iterator[Case]) -> tuple[list[Any] | None, Iterator[Case]]:

@@ -47,12 +47,9 @@ def _marks_are_counted(source: CaseSource, judged: Collection[str]) -> bool:
 
 def _infinities_stay(source: CaseSource) -> bool:
     """Return whether infinite or NaN elements are at the same positions in every draw, and so in every case."""
-    tensors, leaves = tensors_of(source.sample()), source.structure.leaves
-    if len(tensors) != len(leaves):
-        return False
-    kept = (
-        tensor for tensor, leaf in zip(tensors, leaves, strict=True) if leaf.kind == "floating" and leaf.keeps_places
-    )
+    sample = source.sample()
+    both = zip(tensors_of(sample), source.structure.leaves_of(sample), strict=True)
+    kept = (tensor for tensor, leaf in both if leaf is not None and leaf.kind == "floating" and leaf.keeps_places)
     return any(not bool(tensor.isfinite().all()) for tensor in kept)
 
 

@@ -207,7 +207,7 @@ def varying(vary: _Vary, applies: Callable[[Leaf], bool]) -> Variation:
 
     def variation(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
         fresh: dict[int, Tensor] = {}
-        leaves = iter(structure.leaves)
+        leaves = iter(structure.leaves_of(inputs))
 
         def replaced(given: Any) -> Any:
             if not isinstance(given, Tensor):

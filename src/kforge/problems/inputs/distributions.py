@@ -237,7 +237,7 @@ def replacing(replace: Replace, matrices: ReplaceMatrices | None = None) -> Dist
         inputs: Sequence[Any], generator: torch.Generator, structure: Structure | None = None
     ) -> list[Any]:
         fresh: dict[int, Tensor] = {}
-        leaves = iter(structure.leaves if structure is not None else ())
+        leaves = iter(structure.leaves_of(inputs) if structure is not None else ())
 
         def in_place_of(leaf: Tensor, known: Leaf | None) -> Tensor:
             return replace(leaf, known, generator)

@@ -16,7 +16,7 @@ import torch
 
 from kforge.problems.inputs.distributions import replacing
 from kforge.problems.inputs.other_ranges import only
-from kforge.problems.inputs.structure import special_places, tensors_of
+from kforge.problems.inputs.structure import first_of_places, special_places, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,12 +42,11 @@ def is_imposed(name: str) -> bool:
 
 def structured(kind: str, structure: Structure, inputs: Sequence[Any]) -> list[int]:
     """Return the positions of the real or complex tensors that have a structure of this kind."""
-    tensors = tensors_of(inputs)
-    if len(tensors) != len(structure.leaves):
-        return []
+    tensors, first = tensors_of(inputs), first_of_places(structure, inputs)
+    both = [(place, structure.leaves[place], tensors[first[place]]) for place in sorted(first)]
     return [
         place
-        for place, (leaf, tensor) in enumerate(zip(structure.leaves, tensors, strict=True))
+        for place, leaf, tensor in both
         if tensor.dim() >= 2 and (leaf.symmetric if kind == ASYMMETRIC else _has_fixed_zeros(leaf, tensor))
     ]
 

@@ -16,7 +16,7 @@ import torch
 
 from kforge.problems.inputs.discrete import random_mask, rows_of, varying
 from kforge.problems.inputs.trial import SEED, on_host, output_shapes
-from kforge.problems.tensors import cloned, tensors_in
+from kforge.problems.tensors import cloned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -50,7 +50,7 @@ def taken(instance: Instance, inputs: list[Any], structure: Structure) -> dict[s
     Raises ProblemError if the module cannot be constructed.
     """
     places = counted(structure)
-    if not places or len(tensors_in(inputs)) != len(structure.leaves):
+    if not places:
         return {name: [] for name in MARK_COUNTS}
     model, inputs = on_host(instance, inputs)
     shapes = output_shapes(model, cloned(inputs))
@@ -67,7 +67,7 @@ def with_counts(
 ) -> list[Any]:
     """Return the inputs with other numbers of true elements in the rows of these masks. `name` is the case's."""
     leaves = [leaf if place in places else replace(leaf, kind="other") for place, leaf in enumerate(structure.leaves)]
-    return _CHANGES[name](inputs, generator, type(structure)(leaves))
+    return _CHANGES[name](inputs, generator, structure.with_leaves(leaves))
 
 
 def _without_marks(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:

@@ -128,13 +128,11 @@ def spoil_sets(
     chance = chance_of(generator)
     spoilt = [inputs for inputs in sets if chance.random() < share]
     for inputs in chance.sample(spoilt, min(len(spoilt), MOST_SPOILT_SETS)):
-        tensors = tensors_of(inputs)
-        if len(tensors) != len(structure.leaves):
-            continue
         fit = [
             (tensor, leaf)
-            for tensor, leaf in zip(tensors, structure.leaves, strict=True)
-            if (leaf.kind == "floating" or tensor.is_complex())
+            for tensor, leaf in zip(tensors_of(inputs), structure.leaves_of(inputs), strict=True)
+            if leaf is not None
+            and (leaf.kind == "floating" or tensor.is_complex())
             and not (leaf.symmetric or leaf.ascending or overlaps(tensor))
             and tensor.numel() > 1
         ]

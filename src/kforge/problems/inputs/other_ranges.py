@@ -178,10 +178,10 @@ def only(
     """Return the inputs with these tensors changed by the distribution, and all others as given."""
     leaves, form = pytree.tree_flatten(list(inputs))
     tensors = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-    if len(tensors) != len(structure.leaves):
-        return list(inputs)
-    places = [tensors[number] for number in chosen]
-    known: list[Leaf] = [structure.leaves[number] for number in chosen]
+    of_places = structure.places_of(inputs)
+    both = [(each, place) for one in chosen for each, place in zip(of_places, tensors, strict=True) if each == one]
+    places = [place for _, place in both]
+    known: list[Leaf] = [structure.leaves[each] for each, _ in both if each is not None]
     fresh = distribution([leaves[place] for place in places], generator, type(structure)(known))
     replaced = {id(leaves[place]): tensor for place, tensor in zip(places, fresh, strict=True)}
     return list(pytree.tree_unflatten([replaced.get(id(leaf), leaf) for leaf in leaves], form))

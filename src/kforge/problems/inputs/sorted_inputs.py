@@ -94,16 +94,19 @@ def sorted_inputs(instance: Instance, inputs: list[Any], structure: Structure) -
     """
     ordered = [place for place, leaf in enumerate(structure.leaves) if leaf.ascending]
     tensors = tensors_in(inputs := cloned(inputs))
-    if not ordered or len(tensors) != len(structure.leaves):
+    if not ordered:
         return []
     with seeded(SEED):
         model = instance.make_model()
-    memory = [tensor.data_ptr() for tensor in tensors]
-    handed = _handed(model, inputs, [memory[place] for place in ordered])
+    memory: dict[int | None, set[int]] = {}
+    for place, tensor in zip(structure.places_of(inputs), tensors, strict=True):
+        memory.setdefault(place, set()).add(tensor.data_ptr())
+    handed = _handed(model, inputs, {each for place in ordered for each in memory.get(place, ())})
     if handed is None:
         return []
-    found = handed.sorted if handed.needed - set(memory) else handed.sorted | handed.extremes
-    return [place for place in ordered if memory[place] in found - handed.needed]
+    every = set().union(*memory.values())
+    found = handed.sorted if handed.needed - every else handed.sorted | handed.extremes
+    return [place for place in ordered if place in memory and memory[place] <= found - handed.needed]
 
 
 def _handed(model: nn.Module, inputs: list[Any], watched: Collection[int]) -> _Handed | None:
@@ -141,4 +144,4 @@ def unordered(
         replace(leaf, ascending=False, total=None) if place in places else replace(leaf, kind="other")
         for place, leaf in enumerate(structure.leaves)
     ]
-    return shuffled(inputs, generator, type(structure)(leaves))
+    return shuffled(inputs, generator, structure.with_leaves(leaves))

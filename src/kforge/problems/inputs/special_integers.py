@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 from kforge import syntax
 from kforge.errors import ProblemError
 from kforge.problems.inputs.discrete import DISCRETE, fixed_ends, rows_of
+from kforge.problems.inputs.structure import first_of_places
 from kforge.problems.inputs.trial import finite_outputs, on_host
 from kforge.problems.tensors import cloned, same, tensors_in
 
@@ -88,14 +89,16 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
     """Return the special integers of each integer tensor, by its position. Raises ProblemError if the module cannot be
     constructed."""
     places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
-    if not places or len(tensors_in(inputs)) != len(structure.leaves):
+    first = first_of_places(structure, inputs)
+    places = [place for place in places if place in first]
+    if not places:
         return {}
     model, inputs = on_host(instance, inputs)
     named = sorted({*_of_source(instance.problem.source), *_of_attributes(model)})
     bases = sorted({*named, *_of_parameters(model)})
     found = {}
     for place in places:
-        leaf, count = _drawn_range(structure.leaves[place]), tensors_in(inputs)[place].numel()
+        leaf, count = _drawn_range(structure.leaves[place]), tensors_in(inputs)[first[place]].numel()
         rare = [base + step for base in bases for step in (1, 0, -1)] if leaf.high - leaf.low > count else []
         within = dict.fromkeys(each for each in (*named, *reversed(rare)) if leaf.low <= each <= leaf.high)
         if structure.leaves[place].is_one_number:  # its range is short, and other cases draw from all of it
@@ -105,7 +108,7 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         above = {int(leaf.high) + 1, *(number for number in named if number > leaf.high)} - set(tried)
         tried += sorted(above)[:MOST_ABOVE]
 
-        def takes(*numbers: int, place: int = place) -> bool:
+        def takes(*numbers: int, place: int = first[place]) -> bool:
             return _shapes(model, inputs, place, *numbers) is not None
 
         def results(number: int, place: int = place) -> list[Tensor] | None:
@@ -141,24 +144,23 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
     dtype, and integers that are one number grow to the next size of an input. Raises ProblemError if the module cannot
     be constructed.
     """
-    if len(tensors_in(inputs)) != len(structure.leaves):
-        return {}
-    both = list(enumerate(zip(structure.leaves, tensors_in(inputs), strict=True)))
-    places = [place for place, (leaf, given) in both if may_be_special(leaf) or are_sorted_names(given, leaf)]
+    first = first_of_places(structure, inputs)
+    both = [(place, structure.leaves[place], tensors_in(inputs)[number]) for place, number in first.items()]
+    places = [place for place, leaf, given in both if may_be_special(leaf) or are_sorted_names(given, leaf)]
     if not places:
         return {}
     model, inputs = on_host(instance, inputs)
     sizes = {*_of_parameters(model), *(size for tensor in tensors_in(inputs) for size in tensor.shape)}
     found: dict[int, tuple[int, int] | None] = {}
     for place in places:
-        leaf, dtype = _drawn_range(structure.leaves[place]), tensors_in(inputs)[place].dtype
+        leaf, dtype = _drawn_range(structure.leaves[place]), tensors_in(inputs)[first[place]].dtype
         low, high, ends = int(leaf.low), int(leaf.high), torch.iinfo(dtype)
         whole = (ends.min if low < 0 else low, ends.max)
         if (low, high) == whole:
             continue
 
         def looks(number: int, place: int = place) -> list[torch.Size] | None:
-            return _shapes(model, inputs, place, number, last=structure.leaves[place].ascending)
+            return _shapes(model, inputs, first[place], number, last=structure.leaves[place].ascending)
 
         shapes, most = looks(high), None if low < 0 else _largest(high, ends.max, looks, sizes)
         if most is None:
@@ -220,7 +222,7 @@ def with_larger(
         else replace(leaf, kind="other")
         for place, leaf in enumerate(structure.leaves)
     ]
-    return DISCRETE["other_integers"][0](inputs, generator, type(structure)(leaves))
+    return DISCRETE["other_integers"][0](inputs, generator, structure.with_leaves(leaves))
 
 
 def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool:
@@ -296,8 +298,8 @@ def with_special(
 ) -> list[Any]:
     """Return the inputs with special integers at random positions."""
     fresh = {}
-    for place, tensor in enumerate(tensors_in(inputs)):
-        if place in special and tensor.numel():
+    for place, tensor in zip(structure.places_of(inputs), tensors_in(inputs), strict=True):
+        if place is not None and place in special and tensor.numel():
             values = _spread(tensor, special[place], generator, distinct=structure.leaves[place].distinct)
             fresh[id(tensor)] = torch.empty_like(tensor).copy_(values)
     return list(pytree.tree_map(lambda leaf: fresh.get(id(leaf), leaf), list(inputs)))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from kforge.problems.inputs.places import Places, paths_of
 from kforge.problems.inputs.symmetry import Symmetry, symmetry_of
 
 if TYPE_CHECKING:
@@ -93,13 +94,23 @@ class Leaf:
 class Structure:
     """The structure of a problem's inputs: facts about all tensors, in order, and the types of all scalars."""
 
-    def __init__(self, leaves: Sequence[Leaf], scalars: Sequence[type] = (), *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        leaves: Sequence[Leaf],
+        scalars: Sequence[type] = (),
+        *,
+        shared: bool = False,
+        places: Places | None = None,
+    ) -> None:
         self.leaves = tuple(leaves)
+        """The facts about each place. A place is one tensor, or all tensors of a list whose length changes
+        (`places.py`)."""
         self.scalars = tuple(scalars)
         """The types of the Python numbers, flags and strings among the inputs."""
 
         self.shared = shared
         """Whether a tensor is given twice, or a dimension is expanded. This stays the same in every case."""
+        self._places = places
 
     @classmethod
     def observed(cls, draw: Callable[[int], list[Any]], seeds: Sequence[int]) -> Structure:
@@ -107,17 +118,62 @@ class Structure:
         what `draw` raises."""
         given = draw(seeds[0])
         scalars = [type(leaf) for leaf in pytree.tree_leaves(given) if isinstance(leaf, Scalar)]
-        first = tensors_of(given)
+        paths = [path for path, _ in paths_of(given)]
+        known, first = Places([paths_of(given)]), tensors_of(given)
         del given
         places = max([MOST_PLACES, *(tensor.numel() for tensor in first)])
         leaves = [_seen_alone(tensor, places) for tensor in first]
         enough = 2 if sum(tensor.numel() for tensor in first) > LARGE else len(seeds)
         for seed in seeds[1:enough]:
-            other = tensors_of(draw(seed))
-            # their number and sizes may be data: tensors are compared in order
-            seen = [_seen_again(*each, places) for each in zip(leaves, first, other, strict=False)]
-            leaves = [*seen, *leaves[len(seen) :]]
-        return cls(leaves, scalars, shared=_share(first))
+            given = draw(seed)
+            if [path for path, _ in paths_of(given)] != paths:
+                del given
+                return cls._of_changing_lists(draw, seeds[:enough], scalars, places)
+            seen = zip(leaves, first, tensors_of(given), strict=True)
+            leaves = [_seen_again(*each, places) for each in seen]
+        return cls(leaves, scalars, shared=_share(first), places=known)
+
+    @classmethod
+    def _of_changing_lists(
+        cls, draw: Callable[[int], list[Any]], seeds: Sequence[int], scalars: Sequence[type], most: int
+    ) -> Structure:
+        """Return the structure of inputs whose number of tensors changes. `most` is one more than the largest integer
+        that may be an index."""
+        places = Places([[(path, tensor) for path, tensor in paths_of(draw(seed))] for seed in seeds])
+        facts: dict[int, tuple[Leaf, Tensor]] = {}
+        shared = False
+        for seed in seeds:
+            given = draw(seed)
+            tensors = tensors_of(given)
+            shared |= _share(tensors)
+            for place, tensor in zip(places.of(given), tensors, strict=True):
+                if place is None:
+                    continue
+                leaf, first = facts.get(place, (None, tensor))
+                if leaf is None or not first.numel():
+                    facts[place] = _seen_alone(tensor, most), tensor
+                elif tensor.numel():
+                    facts[place] = _seen_again(leaf, first, tensor, most), first
+        # the problem may keep tensors of a list and return them at another position, so they are never written to
+        leaves = [replace(facts[place][0], kept=True) for place in range(len(places))]
+        return cls(leaves, scalars, shared=shared, places=places)
+
+    def with_leaves(self, leaves: Sequence[Leaf]) -> Structure:
+        """Return the same structure with other facts about the tensors."""
+        return Structure(leaves, self.scalars, shared=self.shared, places=self._places)
+
+    def places_of(self, inputs: Sequence[Any]) -> list[int | None]:
+        """Return for each tensor of these inputs, in order, the number of its facts in `leaves`; None if nothing is
+        known about it."""
+        count = len(tensors_of(inputs))
+        known = self._places
+        if known is None or (not known.change and count == len(self.leaves)):
+            return [place if place < len(self.leaves) else None for place in range(count)]
+        return known.of(inputs)
+
+    def leaves_of(self, inputs: Sequence[Any]) -> list[Leaf | None]:
+        """Return what is known about each tensor of these inputs, in order."""
+        return [None if place is None else self.leaves[place] for place in self.places_of(inputs)]
 
     def has(self, *kinds: Kind) -> bool:
         """Return whether a tensor of one of these kinds is among the inputs."""
@@ -132,6 +188,15 @@ class Structure:
 def tensors_of(inputs: Sequence[Any]) -> list[Tensor]:
     """Return the tensors of nested inputs in order. A tensor that is given twice is listed twice."""
     return [leaf for leaf in pytree.tree_leaves(list(inputs)) if isinstance(leaf, Tensor)]
+
+
+def first_of_places(structure: Structure, inputs: Sequence[Any]) -> dict[int, int]:
+    """Return for each place the number of its first tensor that is not empty; without places that have none."""
+    found: dict[int, int] = {}
+    for number, (place, tensor) in enumerate(zip(structure.places_of(inputs), tensors_of(inputs), strict=True)):
+        if place is not None and tensor.numel():
+            found.setdefault(place, number)
+    return found
 
 
 def _share(tensors: Sequence[Tensor]) -> bool:
