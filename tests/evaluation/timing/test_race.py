@@ -76,6 +76,7 @@ class Lenient:
 
     stocked = 0
     is_too_short = False
+    varied = SimpleNamespace(applies=False, are_left=False)
 
     def begin(self) -> None:
         pass
