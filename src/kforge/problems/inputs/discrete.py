@@ -39,6 +39,8 @@ MOST_SAMPLED = 1 << 24
 """Most random numbers that are sorted to draw distinct values. Longer ranges are drawn in parts."""
 DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Shares of true elements in the rows of random masks."""
+EMPTY_SHARE = 0.125
+"""Share of the rows of a mask of infinities that have no finite element, in the first variation of `moved_zeros`."""
 BLOCK = 8
 """Elements of a vector that get the same kind of values in `_skewed_integers`."""
 
@@ -196,6 +198,23 @@ def _moved_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator, *, 
     return torch.where(masked, others[taken.to(given.device)], dense).reshape(given.shape)
 
 
+def _rows_of_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
+    """Return the tensor with its infinities at other positions, and with some rows that have no finite element.
+
+    Each of these rows has one of the given values throughout, such as minus infinity. Of a tensor without infinities,
+    the zeros move.
+    """
+    odd = rows_of(~given.isfinite())
+    if bool(odd.all()) or not bool(odd.any()):
+        return _moved_zeros(given, leaf, generator)
+    rows, device = rows_of(_moved_infinities(given, leaf, generator)), generator.device
+    count, others = rows.shape[0], rows_of(given)[odd]
+    taken = torch.randint(others.numel(), (count, 1), generator=generator, device=device).to(given.device)
+    chosen = torch.rand(count, 1, generator=generator, device=device) < EMPTY_SHARE
+    chosen[int(torch.randint(count, (), generator=generator, device=device))] = True
+    return torch.where(chosen.to(given.device), others[taken], rows).reshape(given.shape)
+
+
 def _shuffled_infinities(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
     """Return the tensor with each row in another order, if it has infinities or NaN; otherwise the given tensor."""
     return given if bool(given.isfinite().all()) else _shuffled(given, replace(leaf, ascending=False), generator)
@@ -267,6 +286,7 @@ DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
         "skewed_integers": (varying(_skewed_integers, _is_varied), varying(_shuffled, _is_varied)),
         "flipped_masks": (varying(_few_flipped, is_mask), varying(partial(_few_flipped, keep_first=True), is_mask)),
         "moved_zeros": (
+            varying(_rows_of_infinities, _moves),
             varying(_moved_zeros, _moves),
             varying(partial(_moved_infinities, some_finite=True), _moves),
             varying(_shuffled_infinities, _moves),
