@@ -63,7 +63,7 @@ def test_every_kind_of_case_that_is_drawn_has_its_line():
         *(scalars.NEGATED, scalars.TURNED),
         *(imposed_structure.ASYMMETRIC, imposed_structure.FILLED),
         *(other_ranges.OUTSIDE, other_ranges.ENORMOUS, other_ranges.MINUTE, other_ranges.LARGE_WEIGHTS),
-        *(drawn.SPECIAL, drawn.LARGER, drawn.UNORDERED),
+        *(drawn.SPECIAL, drawn.LARGER, drawn.COPIED, drawn.UNORDERED, drawn.SPECIAL_FLOATS),
     }
     assert kinds == set(in_words.CASES)
     assert in_words.explained("enormous #2").startswith("enormous #2 (one input is about 2^24")

@@ -95,7 +95,7 @@ SYMMETRIC = "(lambda b: b @ b.mT + 2 * torch.eye(16))(torch.randn(16, 16))"
         (SYMMETRIC, "return x @ more[0]", False),
         # it takes only positive definite ones, of which there are others
         (SYMMETRIC, REFUSED.format(test="torch.linalg.eigvalsh(more[0]).min() > 0") + " return x", False),
-        (SYMMETRIC, REFUSED.format(test="more[0].diagonal().min() >= 2") + " return x", True),
+        (SYMMETRIC, REFUSED.format(test="2 <= more[0].diagonal().min() <= more[0].max() < 90") + " return x", True),
         ("torch.rand(16).cumsum(0)", "return x + more[0]", False),
         (
             "torch.rand(16).cumsum(0) + 9",

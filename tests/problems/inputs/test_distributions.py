@@ -130,6 +130,8 @@ def test_each_distribution_is_what_it_says() -> None:
     assert 0 < fresh["tiny"].abs().max() < 1e-6
     assert fresh["large"].abs().max() > 500
     assert fresh["negative"].max() < -99
+    assert fresh["positive"].min() > 99
+    assert fresh["rising"].diff(dim=1).min() > 0
     edges = fresh["edges"].argmax(dim=1)
     assert set(edges.tolist()) == {0, 127}
     scales = fresh["mixed_scale"].abs().amax(dim=1)
@@ -140,6 +142,16 @@ def test_each_distribution_is_what_it_says() -> None:
     assert torch.equal(fresh["one_hot"], fresh["one_hot"].square())
     assert fresh["binary"].unique().tolist() == [0.0, 1.0]
     assert not torch.equal(fresh["shifted"], draw("shifted", [given_values], seed=1)[0])
+
+
+@pytest.mark.parametrize("high", [None, 1.0, 8.0])
+def test_long_rows_rise_without_equal_elements_and_columns_vary(high: float | None) -> None:
+    given = torch.randn(16, 16384) if high is None else high * torch.rand(16, 16384)
+    (fresh,) = draw("rising", [given])
+    assert bool((fresh.diff(dim=1) > 0).all())
+    assert bool((fresh.mean(1).abs() < 4 * fresh.std(1)).all())
+    assert bool((fresh.mean(0).abs() < 8 * fresh.std(0)).all())
+    assert high is None or (fresh.min() >= 0 and fresh.max() <= 1)
 
 
 def test_both_parts_of_complex_inputs_are_drawn() -> None:

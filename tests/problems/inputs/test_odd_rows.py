@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kforge.problems.inputs.distributions import DISTRIBUTIONS, MILDER_ROWS
+from kforge.problems.inputs.distributions import DISTRIBUTIONS, MILDER
 from kforge.problems.inputs.odd_rows import MILDER_ODD, ODD, spoil_sets
 from kforge.problems.inputs.structure import Structure
 
@@ -53,7 +53,7 @@ def test_domain_zero_pattern_strides_and_gradients_stay(number: int) -> None:
 
 def test_rows_are_mixed_at_random_places() -> None:
     given = torch.randn(64, 32)
-    for distribution in (DISTRIBUTIONS["mixed_rows"], MILDER_ROWS):
+    for distribution in (DISTRIBUTIONS["mixed_rows"], MILDER["mixed_rows"]):
         kept = [(distribution([given], torch.Generator().manual_seed(seed))[0] == given).all(1) for seed in range(20)]
         shares = torch.stack(kept).float().mean(1)
         assert float(shares.min()) > 0.05

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from kforge import problems
-from kforge.problems.inputs.special_integers import larger_integers, special_integers, with_larger, with_special
+from kforge.problems.inputs.special_integers import (
+    comparable,
+    larger_integers,
+    special_integers,
+    with_copied,
+    with_larger,
+    with_special,
+)
 from kforge.problems.instance import Instance, instantiate
 
 if TYPE_CHECKING:
@@ -66,6 +73,49 @@ def test_places_counted_from_the_end_are_not_special(tmp_path: Path) -> None:
 
 def test_padding_within_the_range_is_found_by_the_attribute(tmp_path: Path) -> None:
     assert 77 in found(instance_of(tmp_path, "self.bags(which)", "torch.randint(0, 500, (64, 4))"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["self.words = [17, 90000]", "self.words = {17: 90000}", "self.register_buffer('words', torch.tensor([17]))"],
+)
+def test_integers_of_containers_and_buffers_are_special(tmp_path: Path, more: str) -> None:
+    assert 17 in found(instance_of(tmp_path, "x", "torch.randint(0, 500, (64, 4))", more))
+
+
+def test_a_length_of_zero_is_special_unless_it_becomes_an_index_below_zero(tmp_path: Path) -> None:
+    lengths = "torch.randint(1, 33, (64,))"
+    assert 0 in found(instance_of(tmp_path, "x * (torch.arange(32) < which[:, None])", lengths))
+    assert 0 not in found(instance_of(tmp_path, "x[torch.arange(64), which - 1]", lengths))
+    assert 0 not in found(instance_of(tmp_path, "x / which[:, None]", lengths))
+
+
+def test_present_integers_of_the_state_are_used_and_few_of_many(tmp_path: Path) -> None:
+    instance = instance_of(tmp_path, "x", "torch.randint(0, 1 << 40, (64, 40))")
+    inputs, chance = instance.inputs(1), torch.Generator().manual_seed(1)
+    _, fresh = with_special(inputs, chance, instance.structure, {1: [-100]}, current=[1 << 39, -5])
+    assert bool((fresh == 1 << 39).any())
+    assert not bool((fresh == -5).any())
+    _, fresh = with_special(inputs, chance, instance.structure, {1: [-100, *range(10**9, 10**9 + 1000)]})
+    assert bool((fresh == -100).any())
+    assert len(set(fresh.flatten().tolist()) - set(inputs[1].flatten().tolist())) <= 32
+
+
+COPYING = SOURCE.replace("forward(self, x, which)", "forward(self, x, which, other)")
+
+
+def test_integers_are_copied_from_the_same_row_of_another_input(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    integers = "torch.randint(0, 1 << 40, (64, 8)), torch.randint(0, 1 << 40, (64,))"
+    path.write_text(COPYING.format(more="", body="x", integers=integers))
+    instance = instantiate(problems.load(path))
+    given = instance.inputs(1)
+    assert comparable(instance.structure) == {1: [2], 2: [1]}
+    _, which, other = with_copied(given, torch.Generator().manual_seed(1), instance.structure)
+    assert bool((which == given[2][:, None]).any())
+    assert bool((other[:, None] == given[1]).any())
+    assert not bool((given[1] == given[2][:, None]).any())
+    assert bool(((which == given[1]) | (which == given[2][:, None])).all())
 
 
 def test_offsets_stay_as_they_are(tmp_path: Path) -> None:

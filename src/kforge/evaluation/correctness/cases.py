@@ -22,17 +22,30 @@ from kforge.evaluation.large_problems.piecewise import redrawn
 from kforge.evaluation.reference.reference import subseed
 from kforge.problems.inputs import imposed_structure, mark_counts, other_ranges, scalars
 from kforge.problems.inputs.discrete import DISCRETE, is_mask
-from kforge.problems.inputs.distributions import DISTRIBUTIONS, MILDER_ROWS
+from kforge.problems.inputs.distributions import DISTRIBUTIONS, MILDER
 from kforge.problems.inputs.mark_counts import MARK_COUNTS
 from kforge.problems.inputs.odd_rows import MILDER_ODD, ODD, spoil_sets
 from kforge.problems.inputs.scalars import SCALARS
 from kforge.problems.inputs.sorted_inputs import sorted_inputs, unordered
-from kforge.problems.inputs.special_integers import larger_integers, special_integers, with_larger, with_special
+from kforge.problems.inputs.special_floats import SPECIAL_FLOATS, named_numbers, numbers_of_module
+from kforge.problems.inputs.special_floats import variations as with_special_floats
+from kforge.problems.inputs.special_integers import (
+    comparable,
+    integers_of_buffers,
+    larger_integers,
+    special_integers,
+    with_copied,
+    with_larger,
+    with_special,
+    without_below,
+)
 from kforge.problems.inputs.structure import tensors_of
 from kforge.problems.tensors import HOST, cloned, same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from torch import nn
 
     from kforge.evaluation.large_problems.pieces import Cut
     from kforge.problems.inputs.discrete import Variation
@@ -48,9 +61,14 @@ SPECIAL = "special_integers"
 """Name of the case with special integers, such as -1, which the module may treat differently."""
 LARGER = "larger_integers"
 """Name of the case with integers outside the given range, as far as the module accepts them."""
+COPIED = "copied_integers"
+"""Name of the case in which integers of each input are copied into other ones."""
+OF_STATE = (SPECIAL, SPECIAL_FLOATS)
+"""Names of the cases whose inputs contain numbers of the module's present state. They must not be drawn before the
+weights change."""
 UNORDERED = "unordered"
 """Name of the case with unsorted inputs, if the given inputs are sorted but the module does not need that."""
-WHOLE = (*DISCRETE, *SCALARS, *MARK_COUNTS, SPECIAL, LARGER, UNORDERED)
+WHOLE = (*DISCRETE, *SCALARS, *MARK_COUNTS, SPECIAL, LARGER, COPIED, UNORDERED)
 """Names of cases with other integers, masks, zeros, orders or Python numbers. Their inputs are drawn as a whole, even
 if they are large."""
 MOST_SINGLY = 4
@@ -103,8 +121,13 @@ class Case:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether integers, masks or zeros differ from the given ones. Then the reference's result must be finite."""
+        """Whether integers, masks or zeros differ from the given ones."""
         return _is_whole(self.name) or imposed_structure.is_imposed(self.name)
+
+    @property
+    def must_be_finite(self) -> bool:
+        """Whether the reference's result must be finite where it is finite for inputs as given."""
+        return self.is_discrete or self.is_beyond or self.name == SPECIAL_FLOATS
 
     @property
     def is_beyond(self) -> bool:
@@ -128,6 +151,9 @@ class CaseSource:
         self.odd_rows: str | None = None
         """Kind of odd rows that timed inputs may have: `wild` or `mild`. None: they have none, or it is not known
         yet."""
+        self.current_model: Callable[[], nn.Module] | None = None
+        """Returns the reference's module with its present weights, whose buffers may hold special numbers. None: they
+        are not used."""
         self._timed_blocks: deque[tuple[int, int]] = deque(maxlen=LAST_BLOCKS)
         """Pairs of number and calls of the last timed blocks, so that their inputs can be drawn again."""
         self.varied: set[int] = set()
@@ -197,6 +223,7 @@ class CaseSource:
             **{name: bool(places) for name, places in self.mark_counts.items()},
         }
         has |= {SPECIAL: bool(self._special), LARGER: bool(self._larger), UNORDERED: bool(self.sorted)}
+        has |= {COPIED: bool(comparable(structure)), SPECIAL_FLOATS: bool(self._special_floats())}
         return [name for name in has if has[name]]
 
     def _imposed(self) -> list[str]:
@@ -208,6 +235,22 @@ class CaseSource:
     def _special(self) -> dict[int, list[int]]:
         """The special integers of each integer input, by position."""
         return special_integers(self.instance, self.sample(), self.structure)
+
+    def _with_special(self) -> list[Variation]:
+        """Return the variations with special integers, of which the milder one has none below the range."""
+        current = [] if self.current_model is None else integers_of_buffers(self.current_model())
+        milder = without_below(self._special, self.structure)
+        every = [self._special, *([milder] if milder and milder != self._special else [])]
+        return [partial(with_special, special=special, current=current) for special in every]
+
+    def _special_floats(self) -> list[Distribution]:
+        """Return the distributions with special floating-point numbers; none if no number may be special."""
+        state = [] if self.current_model is None else numbers_of_module(self.current_model())
+        return with_special_floats([*self._named_numbers, *state], self.structure, self._sample)
+
+    @cached_property
+    def _named_numbers(self) -> list[float]:
+        return named_numbers(self.instance)
 
     @cached_property
     def mark_counts(self) -> dict[str, list[int]]:
@@ -260,8 +303,8 @@ class CaseSource:
                 yield name, cases
 
     def _begun(self, state: int, name: str) -> Iterator[Case]:
-        """Return the cases of `draw`, with the first one already drawn."""
-        return begun(self.draw(state, name))[1]
+        """Return the cases of `draw`, with the first one already drawn unless it depends on the present state."""
+        return self.draw(state, name) if name in OF_STATE else begun(self.draw(state, name))[1]
 
     def draw(self, state: int, name: str) -> Iterator[Case]:
         """Yield the case of that name, then milder ones. Each is drawn when it is requested."""
@@ -311,7 +354,7 @@ class CaseSource:
 
     def _must_differ(self, name: str, part: int | None) -> bool:
         """Return whether a case is dropped if its inputs equal the given ones."""
-        if name in DISCRETE or _is_of_scalars(name):
+        if name in DISCRETE or _is_of_scalars(name) or name in (COPIED, SPECIAL_FLOATS):
             return True
         return imposed_structure.is_imposed(name) or (
             self.cut is None and (part is not None or other_ranges.is_beyond(name))
@@ -351,7 +394,11 @@ class CaseSource:
         if name in MARK_COUNTS:
             return [partial(mark_counts.with_counts, name=name, places=self.mark_counts[name])]
         if name == SPECIAL:
-            return [partial(with_special, special=self._special)]
+            return [*self._with_special()]
+        if name == COPIED:
+            return [with_copied]
+        if name == SPECIAL_FLOATS:
+            return [*self._special_floats()]
         if name == LARGER:
             return [partial(with_larger, larger=self._larger)]
         if name == UNORDERED:
@@ -364,11 +411,8 @@ class CaseSource:
 
     def _of_distribution(self, name: str) -> list[Distribution]:
         """Return the distribution of that name, then its milder form if it has one."""
-        several = {
-            "mixed_rows": [DISTRIBUTIONS["mixed_rows"], MILDER_ROWS],
-            **{odd: [ODD[odd], MILDER_ODD[odd]] for odd in ODD},
-        }
-        return several.get(name) or [DISTRIBUTIONS[name]]
+        drawn, milder = {**DISTRIBUTIONS, **ODD}, {**MILDER, **MILDER_ODD}
+        return [drawn[name], *([milder[name]] if name in milder else [])]
 
     def _singly(self, name: str) -> Mapping[int, Sequence[Distribution | Variation]]:
         """Return the variations of one input at a time, by its position. If there are many inputs, only some are
@@ -380,7 +424,7 @@ class CaseSource:
         if name == scalars.ORDINARY:
             return scalars.ordinary_singly(self._sample)
         places = sorted(self.floating)
-        if _is_whole(name) or imposed_structure.is_imposed(name) or len(places) < 2:
+        if _is_whole(name) or imposed_structure.is_imposed(name) or len(places) < 2 or name == SPECIAL_FLOATS:
             return {}
         first = subseed(self.secret, "singly", name) % len(places)
         chosen = [*places[first:], *places[:first]][:MOST_SINGLY]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation.constants import COMPARED_STATE_SHARE, RECHECKED_SHARE
 from kforge.evaluation.correctness.case_judge import CaseJudge
-from kforge.evaluation.correctness.cases import AS_GIVEN, CaseSource, begun
+from kforge.evaluation.correctness.cases import AS_GIVEN, OF_STATE, CaseSource, begun
 from kforge.evaluation.correctness.fixed_inputs import fixed_labels
 from kforge.evaluation.correctness.output_check import OutputCheck
 from kforge.evaluation.correctness.side_effects import must_stay
@@ -78,6 +78,7 @@ class CorrectnessCheck:
         """Whether the result of a call depends on earlier calls."""
         self.source = CaseSource(instance, secret, cut)
         self.handover = Handover(instance, client, secret, precision, self.source.sample)
+        self.source.current_model = lambda: self.handover.reference.model
         self.outputs = OutputCheck(self.handover)
         self.usable = UsableCases(self.handover, self.source, self.declared)
         self._judge = CaseJudge(self.handover, self.source, self.outputs, self.declared, self.usable)
@@ -144,7 +145,7 @@ class CorrectnessCheck:
             count.begin_next()
             if number in changes and not self.handover.repacked:
                 self.handover.must_have_updated_alike("before new weights")
-                inputs, cases = begun(cases)
+                inputs, cases = (None, cases) if name in OF_STATE else begun(cases)
                 self.renew_weights(None if inputs is None else self.source.part_of(inputs))
                 last = first = None  # outputs may be views of weights, and the repeated call uses the last weights
             judged = self._judge.judge(name, cases)

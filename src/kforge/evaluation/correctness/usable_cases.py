@@ -69,7 +69,7 @@ class UsableCases:
             return None
         if is_random:
             return None
-        if (case.is_discrete or case.is_beyond) and not self._is_as_finite_as_given(truth):
+        if case.must_be_finite and not self._is_as_finite_as_given(truth):
             return None
         if case.alike is not None and not gives_alike(self._reference, truth, case.alike, self._handover.precision):
             return None

@@ -59,7 +59,10 @@ HUGE = 2.0**14
 """Magnitude of `huge`, for problems that scale their inputs down first. The case is dropped if the reference
 overflows."""
 BELOW = 100.0
-"""All values of the distribution `negative` are at most minus this: exp(-100) is nearly zero in single precision."""
+"""All values of the distribution `negative` are at most minus this: exp(-100) is nearly zero in single precision. Those
+of `positive` are at least this."""
+LEAST_POSITIVE = 2.0**-10
+"""Least value of the milder form of `positive`, which in bfloat16 is also more than zero."""
 EXPONENTS = 8
 """Largest power of two by which rows are scaled in the distribution `mixed_scale`, up or down."""
 SHRINKING = 3
@@ -80,6 +83,34 @@ def _shifted(like: Tensor, generator: torch.Generator) -> Tensor:
 def _negative(like: Tensor, generator: torch.Generator) -> Tensor:
     """Return values far below zero, where exp is nearly zero. This detects a maximum that starts from zero."""
     return -(_normal(like, generator) * LARGE).abs() - BELOW
+
+
+def _positive(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return values far above zero: no long row of a centred sample is positive throughout."""
+    return (_normal(like, generator) * LARGE).abs() + BELOW
+
+
+def _mildly_positive(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return ordinary values above zero."""
+    return _normal(like, generator).abs() + LEAST_POSITIVE
+
+
+def _rising(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return rows whose elements strictly rise: a grid from zero to one, with each element moved by up to half a step.
+
+    Each row has its own length and its own beginning, as otherwise a column would hardly vary. Numbers without a
+    negative one stay between zero and one.
+    """
+    if like.dim() == 0 or like.numel() == 0:
+        return _unit_uniform(like, generator)
+    size, rows = like.shape[-1], like[..., :1]
+    steps = torch.arange(size, device=generator.device, dtype=_working_dtype(like))
+    grid = (steps + _unit_uniform(like, generator) / 2) / size
+    length, start = (_unit_uniform(rows, generator) for _ in range(2))
+    finite = like[like.isfinite()]
+    if finite.numel() and float(finite.min()) >= 0:
+        return (0.4 + 0.4 * length) * grid + 0.2 * start
+    return (2 + 2 * length) * (grid - 0.5) + 1.5 * start - 0.5
 
 
 def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -331,6 +362,9 @@ WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_h
 """Functions that draw the values of single odd rows (rows unlike all others)."""
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
 """Functions that draw the values of single odd rows, if those in WILD make the reference overflow."""
+WHOLE_ROWS, WHOLE_ROWS_MILD = (_positive, _rising), (_mildly_positive, _rising)
+"""Functions that draw rows with a property that no long random row has. They are among the odd rows of cases, but not
+among those of timed calls, which have few."""
 SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)
 """Functions that draw values for tensors that leave the domain of their given values (`other_ranges.py`). SIGNED_MILD
 is tried if those in SIGNED make the reference fail."""
@@ -340,6 +374,8 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
         "as_given": _as_given,
         "shifted": drawn(_shifted),
         "negative": drawn(_negative),
+        "positive": drawn(_positive),
+        "rising": drawn(_rising),
         "uniform": drawn(_uniform),
         "tiny": drawn(_tiny),
         "large": drawn(_large),
@@ -354,5 +390,7 @@ DISTRIBUTIONS: Mapping[str, Distribution] = MappingProxyType(
     }
 )
 """All distributions by name."""
-MILDER_ROWS = mixed_rows(MILD)
-"""The distribution that replaces `mixed_rows` if that makes the reference overflow."""
+MILDER: Mapping[str, Distribution] = MappingProxyType(
+    {"mixed_rows": mixed_rows(MILD), "positive": drawn(_mildly_positive)}
+)
+"""Replacements for the distributions of the same name, if those make the reference overflow."""

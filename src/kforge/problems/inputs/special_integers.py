@@ -1,13 +1,18 @@
 """Finds integers that a module treats in a special way (ignored targets, padding), and integers beyond the given range
 that it accepts. (torch)
 
-Random draws hardly ever contain special integers. The integers that may be special are those in the module's source and
-attributes, the sizes of its parameters, and their neighbours (the last token of a vocabulary is its size minus one). Of
-these, an integer within the range of the given values can simply be used. An integer outside the range is special if
-the module accepts it but neither of its neighbours: -100 of a cross-entropy is special. So is one with a result of its
-own, if the numbers further outside have one in common. The index -1 (the last element of a list) is not special, and a
-kernel need not support it. An integer next to the range counts as within it if other
-draws may well reach it. An integer above the range counts if it is the last that the module accepts.
+Random draws hardly ever contain special integers. The integers that may be special are those in the module's source,
+in its attributes (also in lists, tuples, sets and dictionaries), in its integer buffers and among its arguments, the
+sizes of its parameters, and neighbours of these (the last token of a vocabulary is its size minus one). Of these, an
+integer within the range of the given values can simply be used. An integer outside the range is special if the module
+accepts it but neither of its neighbours: -100 of a cross-entropy is special. So is one with a result of its own, if the
+numbers further outside have one in common. The index -1 (the last element of a list) is not special, and a kernel need
+not support it. An integer next to the range counts as within it if other draws may well reach it. An integer above the
+range counts if it is the last that the module accepts. The next integer below a range that begins above zero, such as a
+length of zero, counts if the module accepts it and does not index a tensor by a negative number then.
+
+Integers of one input may also be compared with those of another one, and long ranges hardly ever have one in common. So
+in one case integers of each input are copied into the others (`with_copied`).
 
 Integers larger than any given one are tried as well (`larger_integers`). If a module fails only for large integers, as
 for an index out of bounds, that shows which it accepts. If it accepts all, integers that are one number (the length to
@@ -29,12 +34,13 @@ from torch.utils import _pytree as pytree
 from kforge import syntax
 from kforge.errors import ProblemError
 from kforge.problems.inputs.discrete import DISCRETE, fixed_ends, rows_of
+from kforge.problems.inputs.scalars import scalars_in
 from kforge.problems.inputs.structure import first_of_places
-from kforge.problems.inputs.trial import finite_outputs, on_host
+from kforge.problems.inputs.trial import finite_outputs, makes_negative_indices, on_host
 from kforge.problems.tensors import cloned, same, tensors_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from torch import nn
 
@@ -46,7 +52,9 @@ USUAL = (-100, -1, 255)
 MOST_TRIED, MOST_ABOVE, MOST_USED = 6, 4, 32
 """MOST_TRIED: most integers outside the range of an input that are tried as special ones, each by up to three calls.
 MOST_ABOVE: most that are tried above the range: named by the module, or next to its largest one (a void class).
-MOST_USED: most special integers that are used."""
+MOST_USED: most special integers that are used in a case. If there are more, random ones are."""
+MOST_OF_ONE = 4096
+"""Most integers of one list or buffer that are taken into account: if it is longer, some at even distances."""
 MOST_AT_THE_END, MOST_BELOW, REACH = 4, 24, 8.0
 """MOST_AT_THE_END: most integers above the range that are tried, each by up to two calls. MOST_BELOW: most below it,
 all tried in one call. REACH: how far outside the range other draws may reach, in mean distances of two drawn
@@ -56,6 +64,8 @@ NARROW = (torch.int8, torch.uint8, torch.int16)
 LEAST_SIGNED, LEAST_PART = -8, 4
 """Integers of 8 and 16 bits are quantities if one is below LEAST_SIGNED (the least number of four bits), or if unsigned
 ones reach the dtype's largest number divided by LEAST_PART. Class labels and codes of four bits do not."""
+INTEGER_DTYPES = (*NARROW, torch.int32, torch.int64)
+"""Dtypes of the buffers that may hold special integers."""
 SHARE = 0.25
 """Share of the elements of an integer input that are replaced by special integers."""
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
@@ -96,11 +106,14 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
     model, inputs = on_host(instance, inputs)
     named = sorted({*_of_source(instance.problem.source), *_of_attributes(model)})
     bases = sorted({*named, *_of_parameters(model)})
+    named = list(dict.fromkeys([*named, *_of_containers(model)]))
+    current = [*_of_scalars(inputs), *integers_of_buffers(model)]
     found = {}
     for place in places:
         leaf, count = _drawn_range(structure.leaves[place]), tensors_in(inputs)[first[place]].numel()
         rare = [base + step for base in bases for step in (1, 0, -1)] if leaf.high - leaf.low > count else []
-        within = dict.fromkeys(each for each in (*named, *reversed(rare)) if leaf.low <= each <= leaf.high)
+        every = (*named, *reversed(rare), *current)
+        within = dict.fromkeys(each for each in every if leaf.low <= each <= leaf.high)
         if structure.leaves[place].is_one_number:  # its range is short, and other cases draw from all of it
             rare, within = [], {}
         beyond = dict.fromkeys([*USUAL, *(number for number in named if number < 0)])
@@ -111,7 +124,7 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         def takes(*numbers: int, place: int = first[place]) -> bool:
             return _shapes(model, inputs, place, *numbers) is not None
 
-        def results(number: int, place: int = place) -> list[Tensor] | None:
+        def results(number: int, place: int = first[place]) -> list[Tensor] | None:
             return _outputs(model, inputs, place, number)
 
         special = [
@@ -119,9 +132,25 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         ]
         if rare:
             special += [number for number in _at_the_ends(bases, leaf, count, takes) if number not in special]
+        below = below_range(structure.leaves[place])
+        if below is not None and below not in special and takes(below):
+            with_below = _with_first(inputs, first[place], below)
+            special += [] if with_below is None or makes_negative_indices(model, with_below) else [below]
         if special or within:
-            found[place] = [*special, *within][:MOST_USED]
+            found[place] = [*special, *within]
     return found
+
+
+def below_range(leaf: Leaf) -> int | None:
+    """Return the next integer below the range of an integer tensor; None if it would be negative."""
+    return int(leaf.low) - 1 if not leaf.is_one_number and leaf.low >= 1 else None
+
+
+def without_below(special: dict[int, list[int]], structure: Structure) -> dict[int, list[int]]:
+    """Return the special integers without those just below the range of their tensor."""
+    leaves = structure.leaves
+    kept = {place: [each for each in special[place] if each != below_range(leaves[place])] for place in special}
+    return {place: numbers for place, numbers in kept.items() if numbers}
 
 
 def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[..., bool]) -> list[int]:
@@ -241,6 +270,19 @@ def _is_singled_out(number: int, leaf: Leaf, results: Callable[[int], list[Tenso
     return same(others[0], others[1]) and not same(found, others[0])
 
 
+def _with_first(inputs: list[Any], place: int, *numbers: int, last: bool = False) -> list[Any] | None:
+    """Return copies of the inputs with these numbers in the first elements of a tensor; None if the dtype has no such
+    number. With `last`, one number is put into the last element."""
+    inputs = cloned(inputs)
+    try:
+        flat = tensors_in(inputs)[place].view(-1)
+        for index, number in enumerate(numbers[: flat.numel()]):
+            flat[-1 if last else index].fill_(number)
+    except (RuntimeError, OverflowError, TypeError):
+        return None
+    return inputs
+
+
 def _shapes(
     model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False
 ) -> list[torch.Size] | None:
@@ -254,14 +296,8 @@ def _outputs(model: nn.Module, inputs: list[Any], place: int, *numbers: int, las
 
     With `last`, one number is put into the last element, which keeps ascending order.
     """
-    inputs = cloned(inputs)
-    try:
-        flat = tensors_in(inputs)[place].view(-1)
-        for index, number in enumerate(numbers[: flat.numel()]):
-            flat[-1 if last else index].fill_(number)
-    except (RuntimeError, OverflowError, TypeError):  # the dtype has no such number
-        return None
-    return finite_outputs(model, inputs)
+    other = _with_first(inputs, place, *numbers, last=last)
+    return None if other is None else finite_outputs(model, other)
 
 
 def _of_source(source: str) -> Iterator[int]:
@@ -287,6 +323,40 @@ def _of_attributes(model: nn.Module) -> Iterator[int]:
         yield from (value for value in vars(module).values() if type(value) is int)
 
 
+def _of_containers(model: nn.Module) -> list[int]:
+    """Return the integers in lists, tuples, sets and dictionaries among the attributes of a module and its
+    submodules."""
+    held = [value for module in model.modules() for value in vars(module).values()]
+    found = [each for value in held if type(value) is not int for each in _integers_in(value)]
+    return sorted(dict.fromkeys(found))
+
+
+def _integers_in(value: Any, depth: int = 2) -> list[int]:
+    """Return the integers in nested lists, tuples, sets, ranges and dictionaries (keys and values)."""
+    if type(value) is int:
+        return [value]
+    if not isinstance(value, list | tuple | set | frozenset | range | dict) or not depth:
+        return []
+    members = [*value, *value.values()] if isinstance(value, dict) else list(value)
+    step = -(-len(members) // MOST_OF_ONE) or 1
+    return [number for member in members[::step] for number in _integers_in(member, depth - 1)]
+
+
+def _of_scalars(inputs: Sequence[Any]) -> list[int]:
+    """Return the Python integers among the arguments of a call."""
+    return [value for value in scalars_in(inputs) if type(value) is int]
+
+
+def integers_of_buffers(model: nn.Module) -> list[int]:
+    """Return integers in the integer buffers of a module."""
+    found = []
+    for buffer in model.buffers():
+        if buffer.dtype in INTEGER_DTYPES and buffer.numel():
+            flat = buffer.detach().reshape(-1)
+            found += flat[:: -(-flat.numel() // MOST_OF_ONE)].tolist()
+    return list(dict.fromkeys(found))
+
+
 def _of_parameters(model: nn.Module) -> Iterator[int]:
     """Yield the sizes of all dimensions of the parameters."""
     for parameter in model.parameters():
@@ -294,15 +364,98 @@ def _of_parameters(model: nn.Module) -> Iterator[int]:
 
 
 def with_special(
-    inputs: Sequence[Any], generator: torch.Generator, structure: Structure, special: dict[int, list[int]]
+    inputs: Sequence[Any],
+    generator: torch.Generator,
+    structure: Structure,
+    special: dict[int, list[int]],
+    current: Collection[int] = (),
 ) -> list[Any]:
-    """Return the inputs with special integers at random positions."""
+    """Return the inputs with special integers at random positions.
+
+    `current` are integers of the module's present state. They are used with the Python integers among the inputs where
+    they are within the range of a tensor.
+    """
     fresh = {}
+    named = [*current, *_of_scalars(inputs)]
     for place, tensor in zip(structure.places_of(inputs), tensors_in(inputs), strict=True):
         if place is not None and place in special and tensor.numel():
-            values = _spread(tensor, special[place], generator, distinct=structure.leaves[place].distinct)
+            leaf = structure.leaves[place]
+            numbers = _few(
+                [*special[place], *(each for each in named if leaf.low <= each <= leaf.high)], leaf, generator
+            )
+            values = _spread(tensor, numbers, generator, distinct=leaf.distinct)
             fresh[id(tensor)] = torch.empty_like(tensor).copy_(values)
     return list(pytree.tree_map(lambda leaf: fresh.get(id(leaf), leaf), list(inputs)))
+
+
+def _few(numbers: Sequence[int], leaf: Leaf, generator: torch.Generator) -> list[int]:
+    """Return at most MOST_USED of these integers: those outside the range of the tensor, and random other ones."""
+    every = list(dict.fromkeys(numbers))
+    if len(every) <= MOST_USED:
+        return every
+    outside = [each for each in every if not leaf.low <= each <= leaf.high][:MOST_USED]
+    within = [each for each in every if leaf.low <= each <= leaf.high]
+    order = torch.randperm(len(within), generator=generator, device=generator.device).tolist()
+    return [*outside, *(within[index] for index in order)][:MOST_USED]
+
+
+def comparable(structure: Structure) -> dict[int, list[int]]:
+    """Return for each integer tensor the positions of others with which it has integers in common, by their ranges."""
+    places = [
+        place
+        for place, leaf in enumerate(structure.leaves)
+        if may_be_special(leaf) and not leaf.is_one_number and leaf.low >= 0
+    ]
+    leaves = structure.leaves
+
+    def overlap(one: int, other: int) -> bool:
+        low, high = max(leaves[one].low, leaves[other].low), min(leaves[one].high, leaves[other].high)
+        return one != other and low <= high
+
+    found = {one: [other for other in places if overlap(one, other)] for one in places}
+    return {one: others for one, others in found.items() if others}
+
+
+def with_copied(inputs: Sequence[Any], generator: torch.Generator, structure: Structure) -> list[Any]:
+    """Return the inputs with some integers of each tensor copied from another one, usually of the same row."""
+    tensors, first, fresh = tensors_in(inputs), first_of_places(structure, inputs), {}
+    for place, possible in comparable(structure).items():
+        others = [other for other in possible if other in first]
+        if place not in first or not others:
+            continue
+        tensor, leaf = tensors[first[place]], structure.leaves[place]
+        chosen = int(torch.randint(len(others), (), generator=generator, device=generator.device))
+        source = tensors[first[others[chosen]]]
+        values = _of_same_rows(source, tensor, generator).to(tensor.device)
+        ends = tensor.aminmax()
+        low, high = min(int(leaf.low), int(ends.min)), max(int(leaf.high), int(ends.max))
+        draws = torch.rand(tensor.shape, generator=generator, device=generator.device).to(tensor.device)
+        taken = (values >= low) & (values <= high)
+        if leaf.distinct and tensor.dim():
+            taken &= ~(rows_of(tensor)[:, :, None] == rows_of(values)[:, None, :]).any(1).reshape(tensor.shape)
+            draws = draws.masked_fill(~taken, -1)
+            taken &= draws == draws.amax(-1, keepdim=True)
+        else:
+            taken &= draws < SHARE
+        fresh[id(tensor)] = torch.empty_like(tensor).copy_(torch.where(taken, values.to(tensor.dtype), tensor))
+    return list(pytree.tree_map(lambda leaf: fresh.get(id(leaf), leaf), list(inputs)))
+
+
+def _of_same_rows(source: Tensor, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return random integers of `source` in the shape of `like`.
+
+    If both have the same first dimension, they are of the same position of it; if they have the same shape, half of
+    them are of the same position.
+    """
+    device = generator.device
+    rows = source.shape[0] if source.dim() and like.dim() and source.shape[0] == like.shape[0] else 1
+    flat = source.reshape(rows, -1)
+    picked = torch.randint(flat.shape[1], (rows, like.numel() // rows), generator=generator, device=device)
+    values = flat.gather(1, picked.to(flat.device)).reshape(like.shape)
+    if source.shape != like.shape:
+        return values
+    same = torch.rand(like.shape, generator=generator, device=device).to(source.device) < 0.5
+    return torch.where(same, source, values)
 
 
 def _spread(tensor: Tensor, numbers: Sequence[int], generator: torch.Generator, *, distinct: bool) -> Tensor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from kforge.problems.randomness import seeded
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from kforge.problems.instance import Instance
 
+INDEXING = ("__getitem__", "__setitem__", "index_put", "index_put_", "take")
+"""Names of torch functions that take indices below zero, which count from the end."""
 SEED = 31
 """Seed of the module that is tried. It need not be secret, because this tests only the problem."""
 
@@ -50,3 +53,29 @@ def finite_outputs(model: nn.Module, inputs: list[Any]) -> list[Tensor] | None:
     except Exception:  # any error means that the module does not accept them
         return None
     return outputs if all(bool(each.isfinite().all()) for each in outputs) else None
+
+
+class _Indices(TorchFunctionMode):
+    """A mode of torch that notes whether a tensor is indexed by integers below zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.negative = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in INDEXING:
+            given = [each for each in tensors_in([*args[1:2], kwargs]) if each.numel()]
+            self.negative |= any(each.dtype in (torch.int64, torch.int32) and int(each.min()) < 0 for each in given)
+        return func(*args, **(kwargs or {}))
+
+
+def makes_negative_indices(model: nn.Module, inputs: list[Any]) -> bool:
+    """Return whether the module indexes a tensor with integers below zero for these inputs, or raises. It may write to
+    the inputs."""
+    indices = _Indices()
+    try:
+        with torch.no_grad(), indices:
+            model(*inputs)
+    except Exception:  # any error means that the module does not accept them
+        return True
+    return indices.negative

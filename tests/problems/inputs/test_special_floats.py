@@ -1,0 +1,90 @@
+"""Floating-point numbers that a module treats unlike all others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+from kforge import problems
+from kforge.problems.inputs.special_floats import named_numbers, numbers_of_module, variations
+from kforge.problems.inputs.structure import Structure
+from kforge.problems.instance import instantiate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.where((x != -999.0) & (x != -7) & (x < 1e20), x, 0.0) * 3
+
+def get_inputs():
+    return [torch.randn(64, 32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def fresh(numbers: list[float], inputs: list[Any], number: int = 0, seed: int = 1) -> list[Any]:
+    structure = Structure.observed(lambda seed: inputs, (1, 2))
+    chosen = variations(numbers, structure, inputs)[number]
+    return chosen(inputs, torch.Generator().manual_seed(seed), structure)
+
+
+def test_numbers_of_the_source_and_the_module_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(SOURCE)
+    assert {-999.0, 999.0, -7.0, 1e20} == set(named_numbers(instantiate(problems.load(path))))
+    module = nn.Module()
+    module.code, module.codes, module.size, module.low = 0.3, (-4, 7.5), 12, -3  # type: ignore[assignment]
+    module.register_buffer("missing", torch.tensor(-9.0))
+    module.register_buffer("table", torch.randn(4))
+    assert {0.3, -4.0, 7.5, -3.0, -9.0} == set(numbers_of_module(module))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_numbers_replace_a_part_and_those_half_as_large_again(dtype: torch.dtype) -> None:
+    given = torch.randn(256, 256).to(dtype)
+    (values,) = fresh([-999.0, 1e20], [given])
+    off = values != given
+    assert 0.1 < float(off.double().mean()) < 0.18
+    wanted = torch.tensor([-999.0, -1498.5, 1e20, 1.5e20]).to(dtype)
+    assert set(values[off].tolist()) == set(wanted.tolist())
+    assert 0.005 < float((values > 1e19).double().mean()) < 0.025
+
+
+def test_numbers_that_the_dtype_does_not_have_are_left_out() -> None:
+    (values,) = fresh([1e20, -999.0], [torch.randn(256, 256).half()])
+    assert bool(values.isfinite().all())
+    assert bool((values == -999.0).any())
+
+
+def test_milder_numbers_are_within_the_interval_and_then_not_very_large() -> None:
+    given = torch.rand(256, 256) * 5
+    assert float(fresh([-999.0, 1e20, 7.0], [given])[0].min()) < -1000
+    assert float(fresh([-999.0, 1e20, 7.0], [given], 1)[0].min()) >= 0
+    assert float(fresh([-999.0, 1e20, 7.0], [given], 1)[0].max()) > 1e19
+    assert float(fresh([-999.0, 1e20, 7.0], [given], 2)[0].max()) == 10.5
+
+
+def test_arguments_and_inputs_of_one_element_are_used_and_stay() -> None:
+    values, missing, code = fresh([], [torch.randn(64, 64), -9.0, torch.tensor(77.0)])
+    assert bool((values == -9.0).any())
+    assert bool((values == 77.0).any())
+    assert missing == -9.0
+    assert float(code) == 77.0
+
+
+def test_structure_stays_and_no_number_means_no_case() -> None:
+    triangle = torch.randn(64, 64).tril()
+    (values,) = fresh([-9.0], [triangle])
+    assert not bool(values.triu(1).any())
+    assert bool((values == -9.0).any())
+    assert not variations([], Structure.observed(lambda seed: [triangle], (1, 2)), [triangle])
