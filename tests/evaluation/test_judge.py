@@ -124,7 +124,7 @@ def test_original_module_is_timed_but_not_compared_with_a_compiled_baseline(tmp_
 def test_a_right_program_is_correct_and_timed(judge: Judge, problem: Problem) -> None:
     evaluation = evaluate(judge, problem, program("return self.right(x)"))
     assert isinstance(evaluation.verdict, Correct)
-    assert evaluation.verdict.cases == 24
+    assert evaluation.verdict.cases == 26
     assert evaluation.verdict.max_error <= evaluation.verdict.tolerance
     assert [c.baseline for c in evaluation.verdict.timing.comparisons] == ["eager"]
     assert len(evaluation.receipt.samples["candidate"]) == evaluation.verdict.timing.pairs
@@ -250,7 +250,7 @@ class ModelNew(nn.Module):
     evaluation = evaluate(judge, problem, source)
     assert isinstance(evaluation.verdict, Correct)
     assert "repacked_weights" in evaluation.labels
-    assert evaluation.verdict.cases == 69
+    assert evaluation.verdict.cases == 75
     for comparison in evaluation.verdict.timing.comparisons:
         assert comparison.doubt is not None
         assert "another form" in comparison.doubt
