@@ -74,7 +74,8 @@ def open_judge(
 ) -> Judge:
     """Open a judge for this platform. The caller closes it, which ends all its processes.
 
-    `private`: paths that no candidate may see, besides the user's own folders. `kind`: what makes the judge.
+    `private`: paths that no candidate may see, in addition to those of the settings. `kind`: the class or function that
+    makes the judge.
     """
     return kind(
         platform,

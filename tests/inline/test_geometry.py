@@ -44,7 +44,8 @@ def test_every_thread_has_a_group_and_no_group_is_idle(threads, size):
         (
             (1, 65536),
             1,
-            "f: at most (2147483647, 65535, 65535) groups fit a launch, threads=(1, 65536) makes (1, 65536, 1)",
+            "f: a launch has at most (2147483647, 65535, 65535) groups, but threads=(1, 65536) and "
+            "group_size=(1, 1, 1) make (1, 65536, 1); let the kernel loop over its elements, or use another dimension",
         ),
     ],
 )

@@ -97,9 +97,9 @@ def test_the_best_is_the_first_until_another_is_faster_beside_it(attempt: Any) -
 def test_only_a_program_has_a_rival_and_never_without_a_finding(attempt: Any) -> None:
     fields = attempt(1, speedup=2.0).model_dump()
     for wrong in ({"rival": 0}, {"head_to_head": HeadToHead(finding="faster")}):
-        with pytest.raises(ValidationError, match="only a program can have a rival"):
+        with pytest.raises(ValidationError, match="only an attempt with a program has a rival"):
             Attempt.model_validate(fields | wrong)
-    with pytest.raises(ValidationError, match="only a program can have a rival"):
+    with pytest.raises(ValidationError, match="only an attempt with a program has a rival"):
         Attempt.model_validate(
             attempt(1, failed=True).model_dump() | {"rival": 0, "head_to_head": HeadToHead(finding="faster")}
         )

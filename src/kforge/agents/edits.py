@@ -56,7 +56,8 @@ def read_edits(answer: str) -> list[Replacement] | GenerationFailure:
 
 
 def apply_edits(source: str, edits: list[Replacement]) -> str | GenerationFailure:
-    """Return the program after all edits, one after the other; or the first edit that does not fit, and why."""
+    """Return the program after all edits, made one after the other. Returns a failure if an edit cannot be applied, or
+    if the edits change nothing."""
     lines = source.rstrip("\n").split("\n")
     for number, (search, replace) in enumerate(edits, 1):
         if not any(line.strip() for line in search):

@@ -30,7 +30,10 @@ def grid(name: str, threads: Any, size: Three, limits: Limits) -> Three:
     total = three(name, "threads", threads, least=0)
     groups = (-(-total[0] // size[0]), -(-total[1] // size[1]), -(-total[2] // size[2]))
     if groups[0] > limits.groups[0] or groups[1] > limits.groups[1] or groups[2] > limits.groups[2]:
-        raise LaunchError(f"{name}: at most {limits.groups} groups fit a launch, threads={threads!r} makes {groups}")
+        raise LaunchError(
+            f"{name}: a launch has at most {limits.groups} groups, but threads={threads!r} and group_size={size} "
+            f"make {groups}; let the kernel loop over its elements, or use another dimension"
+        )
     return groups
 
 

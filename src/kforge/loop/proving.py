@@ -29,14 +29,19 @@ class HeadToHeads:
         self.quiet = quiet or QuietMoments()
 
     def compared(self, attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
-        """Return the attempt with the finding of its program against the best earlier one, if both can be timed."""
+        """Return the attempt with the result of timing its program head to head against the best earlier one.
+
+        Returns the attempt unchanged if it is not a correct kernel, if no earlier one is, or if one of the two programs
+        cannot be timed.
+        """
         best = best_attempt(earlier)
         if best is None or not attempt.is_kernel or attempt.untimed is not None or best.untimed is not None:
             return attempt
         return attempt.model_copy(update={"rival": best.index, "head_to_head": self.hold(attempt, best)})
 
     def hold(self, challenger: Attempt, best: Attempt) -> HeadToHead:
-        """Return the finding of a challenger against the best. Raises EvaluationError when the evaluator fails twice.
+        """Return the result of timing a challenger against the best. Raises EvaluationError when the evaluator fails
+        twice.
 
         If both are the same program, nothing is timed, and the finding is undecided.
         """
@@ -63,7 +68,7 @@ class HeadToHeads:
         return first if is_disturbed(second) else second
 
     def recorded_or_held(self, challenger: Attempt, best: Attempt) -> HeadToHead:
-        """Return the finding that the attempt records; if it records another rival, that of a new head-to-head."""
+        """Return the head-to-head that the attempt records; a new one if it records none against this rival."""
         return recorded(challenger, best) or self.hold(challenger, best)
 
 

@@ -80,7 +80,10 @@ def _geometric_mean(parts: Sequence[tuple[WeightedResult, float]]) -> float:
 
 
 def _served(parts: Sequence[tuple[WeightedResult, float]], baseline: str) -> float:
-    """Return the baseline's time for all calls, divided by the time with the programs."""
+    """Return the baseline's time for the weighted calls of all workloads, divided by the time with the best programs.
+
+    A workload whose program is not proven faster keeps the baseline's time: `parts` has its kept speedup, which is 1.
+    """
     before = after = 0.0
     for part, speedup in parts:
         comparison = part.result.against(baseline)

@@ -108,7 +108,7 @@ class Attempt(Record):
         if (self.evaluation is None) != (self.candidate is None):
             raise ValueError("an attempt has a candidate exactly when it was evaluated")
         if (self.rival is None) != (self.head_to_head is None) or (self.rival is not None and self.candidate is None):
-            raise ValueError("only a program can have a rival, and it has one exactly when the two were timed together")
+            raise ValueError("only an attempt with a program has a rival, and it has one exactly with a head-to-head")
         return self
 
     @property

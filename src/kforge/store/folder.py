@@ -166,13 +166,13 @@ class RunFolder:
         return any(key.has_signed_by(self.path / SIGNATURE, purpose, self._text) for purpose in (RUN, FINISHED))
 
     def hold_to(self, key: Key, *, trusted: bool = False) -> bool:
-        """Use this key for signing, and return whether it signed the run. If it did, accept only parts of the run that
-        it signed.
+        """Sign what is written with this key. Return whether the run is held to the key, which means that only parts
+        signed by the key are accepted from now on.
 
-        From then on, everything that is read is verified. An unsigned outcome counts as absent, and an unsigned attempt
-        raises RunError. A stage must always be signed, also in a run that others began. `trusted`: the user accepts
-        unsigned attempts and an unsigned outcome, because the run was continued on another machine. If there are any,
-        the method returns False.
+        It is held to the key if the key signed its header. Then an unsigned outcome and unsigned budgets count as
+        absent, and an unsigned attempt raises RunError. `trusted`: the user accepts unsigned attempts and an unsigned
+        outcome, because the run was continued on another machine; a run that has any is not held to the key. Finished
+        stages of an attempt must be signed in every run, also in one that another user began.
         """
         self.key = key
         self._held = self.is_signed(key) and (not trusted or self.is_all_signed(key))

@@ -250,8 +250,8 @@ def test_more_groups_than_a_dimension_has_are_refused(scale):
     x = torch.zeros(1)
     with pytest.raises(LaunchError) as caught:
         scale.scale(x, x.clone(), 1, 1.0, threads=2**40)
-    assert "groups fit a launch" in str(caught.value)
-    assert str(caught.value).endswith("let the kernel loop over its elements, or use a second dimension")
+    assert "a launch has at most" in str(caught.value)
+    assert str(caught.value).endswith("let the kernel loop over its elements, or use another dimension")
 
 
 def test_a_tensor_larger_than_a_buffer_is_refused_by_name(scale):

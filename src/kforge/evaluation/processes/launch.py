@@ -132,7 +132,7 @@ class Process:
                 os.kill(self.pid, signal.SIGKILL)
 
     def has_ended(self) -> bool:
-        """Return whether the process has ended, for example by a crash."""
+        """Return whether the process has ended, for example by a crash. Waits up to 0.1 seconds for that."""
         if self._status is None:
             self._status = self._wait(0.1)  # its memory is gone a moment before it can be reaped
         return self._status is not None

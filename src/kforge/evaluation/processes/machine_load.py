@@ -89,7 +89,8 @@ class LoadMeter:
         return foreign_share(self._marks[0], self._marks[-1])
 
     def shares(self) -> list[float]:
-        """Return for each pair the share of our processors that other processes used around it."""
+        """Return for each pair the share of our processors that other processes used in the window of pairs around
+        it."""
         return shares_between(self._marks)
 
 

@@ -196,7 +196,7 @@ def show_tiny_entries(model: nn.Module) -> None:
 
 
 def _usual_norm(value: Tensor) -> float:
-    """Return the norm of a vector whose elements are about 1, or of a matrix whose rows sum to about 1."""
+    """Return the norm of a vector whose elements are about 1, or of a matrix whose rows have norms of about 1."""
     sizes = [size for size in value.shape if size > 1]
     return float(sizes[0] ** 0.5) if sizes else 1.0
 

@@ -1,14 +1,15 @@
 """Decides which seconds count for the timed blocks of a race: by the referee's clock, or by a worker's own.
 
 The cost of starting a block is measured on the baseline, which is trusted: it is the difference between the referee's
-clock and the worker's clock in neighbouring blocks. It is subtracted from both sides. On a device, the baseline's time
-is its device's clock, which does not contain that cost. A candidate's own clock counts only if it shows more than the
-referee's: so an honest program gains nothing from a start that was quick by chance, and a dishonest one gains nothing
-by a false clock.
+clock and the worker's clock, as a median over neighbouring blocks. It is subtracted from the referee's seconds of both
+sides. On a device, the baseline's time is read from its device's clock, which does not contain that cost. A candidate's
+own clock counts only if it shows more than the referee's: so an honest program gains nothing from a start that was
+quick by chance, and a dishonest one gains nothing by a false clock.
 
-A program with few threads is stopped sooner than the baseline. It is charged for the time that stopping the baseline
-usually takes. The baseline is charged alike, so that a program is as fast as itself: on a busy machine these times
-scatter by a third of a block. A claim does not rest on the baseline's charge (`charges`).
+A program with few threads is stopped sooner than the baseline. So a block that was stopped sooner than the baseline
+usually is gets the missing time added. On the host this is done for the baseline's blocks as well, so that a program
+that is timed against itself has a speedup of 1: on a busy machine these times scatter by a third of a block. A claimed
+speedup does not rest on what was added to the baseline: `charges` returns how much of each ratio that is.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TIMER = (
 
 
 class BlockClocks:
-    """The times of all pairs of blocks. Computes from them the seconds that are used for the speedup."""
+    """Collects the times of all pairs of blocks, and computes the seconds that are used for the speedup."""
 
     def __init__(self, *, device_clock: bool) -> None:
         """`device_clock`: whether workers time their blocks by their device's clock."""
@@ -62,15 +63,15 @@ class BlockClocks:
         return _at_least([max(block.claimed, one) for block, one in zip(self._candidate, taken, strict=True)], seconds)
 
     def charges(self) -> list[float]:
-        """Return for each pair the logarithm by which its ratio is lower if only the candidate is charged for the time
-        that stopping usually takes. Zeros on a device, where the baseline is never charged."""
+        """Return for each pair how much the logarithm of its ratio falls if stopping time is added to the candidate's
+        blocks only. Zeros on a device, where none is added to the baseline's."""
         if self._device_clock:
             return [0.0] * len(self._baseline)
         alike, alone = self._log_ratios(at_rest_alike(self._baseline, self._baseline)), self._log_ratios(self._trusted)
         return [one - other for one, other in zip(alike, alone, strict=True)]
 
     def around(self) -> float:
-        """Return the median seconds that the baseline worker's own code takes around the calls of a block."""
+        """Return the median seconds that the baseline worker's own code takes before and after the calls of a block."""
         return statistics.median(block.around for block in self._baseline)
 
     @property
@@ -79,42 +80,45 @@ class BlockClocks:
         return [block.seconds for block in self._baseline]
 
     def _log_ratios(self, trusted: list[float]) -> list[float]:
-        """Return the logarithm of each pair's ratio. `trusted` are the seconds of the baseline's blocks."""
+        """Return the logarithm of each pair's ratio. `trusted` has the seconds of the baseline's blocks."""
         pairs = zip(self._baseline_from(trusted), self._candidate_from(trusted), strict=True)
         return [math.log(baseline / candidate) for baseline, candidate in pairs]
 
     def _baseline_from(self, trusted: list[float]) -> list[float]:
-        """Return the baseline's seconds without the cost of starting. `trusted` are those of its blocks."""
+        """Return the baseline's seconds without the cost of starting. `trusted` has the seconds of its blocks."""
         return _at_least(self._without_the_start(trusted, trusted), trusted)
 
     def _candidate_from(self, trusted: list[float]) -> list[float]:
-        """Return the candidate's seconds without the cost of starting. `trusted` are those of the baseline's blocks."""
+        """Return the candidate's seconds without the cost of starting. `trusted` has those of the baseline's blocks."""
         seconds = at_rest_alike(self._candidate, self._baseline)
         return _at_least(self._without_the_start(seconds, trusted), seconds)
 
     def _without_the_start(self, seconds: list[float], trusted: list[float]) -> list[float]:
-        """Return the seconds less the cost of starting each block, as the baseline's seconds `trusted` show it."""
+        """Return the seconds less the cost of starting each block. `trusted` has the seconds of the baseline's
+        blocks, from which the cost is computed."""
         return [total - cost for total, cost in zip(seconds, self._starts(trusted), strict=True)]
 
     def _starts(self, trusted: list[float]) -> list[float]:
-        """Return the cost of starting a block for each pair: the median over the baseline's blocks next to it.
+        """Return the cost of starting a block for each pair: the median over the baseline's blocks of this pair and of
+        the pairs before and after it.
 
-        The cost drifts by a third within a second, for both sides alike.
+        Only near blocks count, because the cost drifts by a third within a second, for both sides alike.
         """
         overheads = [total - block.claimed for total, block in zip(trusted, self._baseline, strict=True)]
         return [statistics.median(overheads[max(0, pair - 1) : pair + 2]) for pair in range(len(overheads))]
 
 
 def _at_least(taken: list[float], seconds: list[float]) -> list[float]:
-    """Return `taken`, each number raised to at least the share LEAST_OF_A_BLOCK of the block's `seconds`.
+    """Return `taken`, with each number raised to at least the share LEAST_OF_A_BLOCK of the block's `seconds`.
 
-    The cost of starting a block was subtracted from `taken`, which may leave too little.
+    `taken` is without the cost of starting a block, and on a busy machine that cost may be measured too high.
     """
     return [max(one, LEAST_OF_A_BLOCK * total) for one, total in zip(taken, seconds, strict=True)]
 
 
 def at_rest_alike(blocks: Sequence[Took], trusted: Sequence[Took]) -> list[float]:
-    """Return the seconds of each block, with a stopping time of at least the trusted side's median."""
+    """Return the seconds of each block. If it was stopped sooner than the blocks of the `trusted` side are in the
+    median, the missing time is added."""
     usual = statistics.median(block.holding for block in trusted)
     return [block.seconds + max(0.0, usual - block.holding) for block in blocks]
 

@@ -32,10 +32,10 @@ class PairedSamples:
     baseline: list[float] = field(default_factory=list)
     candidate: list[float] = field(default_factory=list)
     charges: list[float] = field(default_factory=list)
-    """For each pair: the logarithm by which its ratio is lower if only the candidate is charged for the time that
+    """For each pair: how much the logarithm of its ratio falls if only the candidate is charged for the time that
     stopping a worker usually takes (`BlockClocks.charges`). Empty if that is not known."""
     foreign: list[float] = field(default_factory=list)
-    """Share of the machine that other processes used around each pair."""
+    """Share of the machine that other processes used in the window of pairs around each pair."""
     processor: list[tuple[float, float]] = field(default_factory=list)
     """Processor seconds per call of the busiest thread of baseline and candidate, pair by pair; empty on a device."""
     overlap: list[tuple[float, float]] = field(default_factory=list)

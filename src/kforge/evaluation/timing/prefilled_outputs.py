@@ -48,7 +48,7 @@ class OutputMemory:
 
     @property
     def size(self) -> int:
-        """Bytes of the memory in which outputs of this side have lain, without the gaps between their elements."""
+        """Bytes of the memory in which outputs of this side lay so far, without the gaps between their elements."""
         everything = _bytes(joined(itertools.chain(*self._spans.values())))
         return min(everything, int(sum(layout.share * _bytes(spans) for layout, spans in self._spans.items())))
 

@@ -1,9 +1,9 @@
 """Puts other integers, masks and Python numbers than given into some calls of extra blocks between timed ones. (torch)
 
-Timed calls have the problem's own masks, lengths and numbers, because others may take another time. So a program that
-counts its calls could ignore a mask as soon as it is timed. The calls of an extra block look like timed ones to the
-program, but their time does not count. A few of them have new inputs, made by the variations with which the program was
-verified, and these calls are always checked.
+Timed calls have the problem's own masks, lengths and numbers, because with others a call may take longer or shorter. So
+a program that counts its calls could ignore a mask as soon as it is timed. The calls of an extra block look like timed
+ones to the program, but their time does not count. A few of them have new inputs, which are varied in the same ways as
+the inputs on which the program was verified. The outputs of these calls are always checked.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
 
 
 class VariedCalls:
-    """Varies calls of one program, by each of the known variations in turn, in a random order."""
+    """Varies the inputs of calls of one program. The variations are used one after the other, in a random order that
+    changes each time all have been used."""
 
     def __init__(self, correctness: CorrectnessCheck) -> None:
         self._correctness = correctness
         self._chance = secrets.SystemRandom()
         self._numbers = itertools.count()
         self._next: list[Case] = []
-        """The variations that are still to be used in this turn."""
+        """The verified cases whose variations are not used yet in this turn."""
         self._turns = 0
+        """Number of turns that were begun. A turn uses each variation once."""
         self._cases: dict[int, Case] = {}
-        """The varied calls of the present block, by their number in the block."""
+        """The cases of the varied calls, by the number of the call within the present block."""
 
     @property
     def applies(self) -> bool:
-        """Whether calls can be varied. They are not if results depend on earlier calls: a refused variation would have
-        changed the baseline's state."""
+        """Whether calls can be varied. If results depend on earlier calls, they are not: a call whose varied inputs
+        are refused afterwards would already have changed the baseline's state."""
         return bool(self._correctness.source.taken) and not self._correctness.reference.has_history
 
     @property
@@ -45,11 +47,11 @@ class VariedCalls:
 
     @property
     def places(self) -> list[int]:
-        """The numbers of the varied calls in the present block."""
+        """The numbers of the varied calls, counted within the present block."""
         return list(self._cases)
 
     def put_into(self, sets: list[list[Any]]) -> bool:
-        """Replace the inputs of a few random calls. Returns whether any could be varied."""
+        """Begin a block: replace the inputs of a few random calls in `sets`. Returns whether any could be replaced."""
         self._cases = {}
         if not self.applies:
             return False
@@ -62,17 +64,17 @@ class VariedCalls:
         return bool(self._cases)
 
     def is_excused(self, place: int) -> bool:
-        """Return whether a wrong output of this call does not count, because its inputs could not judge a program while
-        it was verified either."""
+        """Return whether a wrong output of this call does not count. It does not if these inputs cannot judge a
+        program, by the same rule as for the calls that verify a program."""
         case = self._cases.get(place)
         return case is not None and self._correctness.usable.truth(case) is None
 
     def forget(self) -> None:
-        """End the present block."""
+        """End the present block: none of its calls counts as varied any more."""
         self._cases = {}
 
     def _following(self) -> Case:
-        """Return a case with the next variation."""
+        """Return the case whose variation is used next."""
         if not self._next:
             self._turns += 1
             self._next = list(self._correctness.source.taken.values())

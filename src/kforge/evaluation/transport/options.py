@@ -1,7 +1,7 @@
 """The message with which the orchestrator configures a new referee: paths, and how candidates are judged.
 
-It is a wire message and not a JSON record, so that a referee can start its fork server before it imports what records
-need.
+It is a wire message and not a JSON record, so that a referee can start its fork server before it imports pydantic,
+which records need.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class SharedRegion:
 
     @classmethod
     def opened(cls, memory: DeviceMemory, handle: str) -> SharedRegion:
-        """Open a region of device memory by its handle."""
+        """Open a region of device memory that another process made. `handle` is what that process exported."""
         return cls(memory.open(handle), alignment=memory.alignment)
 
     @property

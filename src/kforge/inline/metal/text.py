@@ -76,7 +76,7 @@ class Text:
         return index + 1 < len(self.words) and self.words[index].end == self.words[index + 1].start
 
     def closing(self, start: int) -> int:
-        """Return the index of the bracket that closes the one at `start`."""
+        """Return the index of the word that closes the bracket at `start`; the last word's index if none does."""
         opening, closing = self.at(start), _CLOSING[self.at(start)]
         depth = 0
         for index in range(start, len(self.words)):
@@ -86,7 +86,7 @@ class Text:
         return len(self.words) - 1
 
     def closing_angle(self, start: int) -> int:
-        """Return the index of the `>` that closes the `<` at `start`."""
+        """Return the index of the word `>` that closes the `<` at `start`; the last word's index if none does."""
         depth, index = 0, start
         while index < len(self.words):
             word = self.at(index)

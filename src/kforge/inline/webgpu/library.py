@@ -77,7 +77,7 @@ class WebgpuKernel:
         the source. Raises LaunchError if an argument does not fit the kernel or the device.
         """
         size = self._group(group_size)
-        groups = self._grid(threads, size)
+        groups = geometry.grid(self._entry.name, threads, size, self._device.limits)
         given = self._tensors(arguments)
         values = self._numbers.pack([one for one in arguments if not _is_tensor(one)])
         if 0 in groups or not any(one.buffer.writable and one.nbytes for one in given):
@@ -159,14 +159,6 @@ class WebgpuKernel:
                     f"{name}: group_size={group_size!r} differs from @workgroup_size({written}) in the source"
                 )
         return size
-
-    def _grid(self, threads: Any, size: geometry.Three) -> geometry.Three:
-        try:
-            return geometry.grid(self._entry.name, threads, size, self._device.limits)
-        except LaunchError as error:
-            if "groups fit" not in str(error):
-                raise
-            raise LaunchError(f"{error}; let the kernel loop over its elements, or use a second dimension") from None
 
     def _layouts(self) -> tuple[Any, Any]:
         """Return the layout of the bindings that the kernel uses, and the pipeline layout made of it."""

@@ -69,8 +69,10 @@ _CONDITIONS = "every tensor is a separate allocation and kernels run many times 
 
 
 def find(no_device: str | None) -> tuple[Sanitizer, ...] | NoSanitizer:
-    """Return the four tools, or the reason why they cannot be used. `no_device` is the reason why there is no GPU, if
-    there is none."""
+    """Return the four tools, or the reason why they cannot be used.
+
+    `no_device` says why this machine has no usable GPU; None if it has one.
+    """
     if no_device is not None:
         return NoSanitizer(f"{COMMAND} needs a GPU: {no_device}")
     command = next(_commands(), None)

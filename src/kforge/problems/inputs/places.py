@@ -1,8 +1,8 @@
-"""Finds which tensors of different draws belong together, also where a list has another length in each draw. (torch)
+"""Finds which tensors of different draws of a problem's inputs belong together: they share one place. (torch)
 
-Usually each draw has the same number of tensors, and those at the same position belong together. If a list of the
-inputs changes its length, positions shift. Then all tensors of that list that have the same kind and number of
-dimensions belong together: they share one place.
+Usually each draw has the same number of tensors, and those at the same position share a place. If a list among the
+inputs has another length in each draw, positions shift. Then all tensors in that list that have the same kind (floating
+point, complex, integer, boolean) and the same number of dimensions share a place.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Path = tuple[Any, ...]
-"""The way to a tensor in nested inputs: an integer for each list or tuple, a string for anything else."""
+"""The way to a tensor in nested inputs: an index for each list or tuple, and a string for each other container."""
 ANY = None
-"""Stands in a path for the index in a list whose length changes."""
+"""Replaces, in a path, the index in a list whose length changes."""
 
 
 class Places:
@@ -29,7 +29,7 @@ class Places:
         self._lists = _changing([[path for path, _ in draw] for draw in draws])
         self._numbers: dict[Path, int] = {}
         self._loosely: dict[Path, int] = {}
-        """Places by path with all indices left out, for a list that changes its length only in later draws."""
+        """Places by path with all indices replaced by ANY, for lists that change their length only in later draws."""
         for draw in draws:
             for path, tensor in draw:
                 number = self._numbers.setdefault(self._key(path, tensor), len(self._numbers))
@@ -44,7 +44,7 @@ class Places:
         return bool(self._lists)
 
     def of(self, inputs: Sequence[Any]) -> list[int | None]:
-        """Return the place of each tensor of these inputs, in order; None for a tensor that is like no other."""
+        """Return the place of each tensor of these inputs, in order; None for a tensor that no draw had."""
         found = []
         for path, tensor in paths_of(inputs):
             loosely = self._loosely.get(_loose(path, tensor))
@@ -52,7 +52,8 @@ class Places:
         return found
 
     def _key(self, path: Path, tensor: Tensor) -> Path:
-        """Return what the tensors of one place have in common."""
+        """Return what the tensors of one place have in common: the path, and in a list whose length changes also the
+        form."""
         general = _generalized(path, self._lists)
         return (*general, *_form(tensor)) if ANY in general else general
 
@@ -68,26 +69,31 @@ def _step(key: Any) -> Any:
 
 
 def _form(tensor: Tensor) -> tuple[str, str]:
-    """Return kind and number of dimensions of a tensor, as words that cannot be part of a path."""
+    """Return the form of a tensor, which is its kind and its number of dimensions, as words that no path contains."""
     kind = "boolean" if str(tensor.dtype) == "torch.bool" else "integer"
     kind = "floating" if tensor.is_floating_point() else "complex" if tensor.is_complex() else kind
     return f"kind {kind}", f"dimensions {tensor.dim()}"
 
 
 def _loose(path: Path, tensor: Tensor) -> Path:
+    """Return the path with all indices replaced by ANY, followed by the tensor's form."""
     return (*(ANY if isinstance(step, int) else step for step in path), *_form(tensor))
 
 
 def _generalized(path: Iterable[Any], lists: frozenset[Path]) -> Path:
-    """Return a path with ANY for each index in one of these lists."""
-    found: Path = ()
+    """Return the path with the index in each of these lists replaced by ANY."""
+    general: Path = ()
     for step in path:
-        found = (*found, ANY if isinstance(step, int) and found in lists else step)
-    return found
+        general = (*general, ANY if isinstance(step, int) and general in lists else step)
+    return general
 
 
 def _changing(draws: Sequence[Sequence[Path]]) -> frozenset[Path]:
-    """Return the paths of the lists that do not have the same indices in each draw and in each list around them."""
+    """Return the paths of the lists that do not have the same indices everywhere.
+
+    Draws are compared with each other. So are the lists that are members of one list whose length changes, because
+    their paths become the same; hence the search is repeated until it finds no further list.
+    """
     lists = frozenset[Path]()
     while True:
         indices: dict[Path, set[frozenset[int]]] = {}
@@ -99,7 +105,7 @@ def _changing(draws: Sequence[Sequence[Path]]) -> frozenset[Path]:
                         inside.setdefault(path[:depth], set()).add(step)
             for where, there in inside.items():
                 indices.setdefault(_generalized(where, lists), set()).add(frozenset(there))
-        found = lists | {where for where, several in indices.items() if len(several) > 1}
-        if found == lists:
+        changing = lists | {where for where, several in indices.items() if len(several) > 1}
+        if changing == lists:
             return lists
-        lists = found
+        lists = changing

@@ -2,10 +2,10 @@
 reading. (torch)
 
 Random draws never contain such numbers. Those that may be special are the numbers in the module's source, the numbers
-among its attributes and arguments, and buffers and inputs of one element. They are written to random places. A number
-may also be a limit, and the number itself is then at its edge, so half of the places have a number half as large again.
-If the reference does not accept that, only numbers within the interval of the given values are used, and then only
-numbers that are not very large.
+among its attributes and arguments, and buffers and inputs of one element. They are written to random positions of the
+inputs. A number may also be a limit, and the number itself may be treated like those below it. So half of the positions
+get 1.5 times the number. If the reference does not accept that, only numbers from the interval that the given values
+suggest are used (`_is_within`), and if it does not accept those either, no very large ones.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ if TYPE_CHECKING:
 SPECIAL_FLOATS = "special_floats"
 """Name of the case with floating-point numbers that the module may treat differently."""
 SHARE, SHARE_OF_HUGE = 1 / 8, 1 / 64
-"""Share of the elements of an input that are replaced, and share that very large numbers replace: they hide others."""
+"""SHARE: share of the elements of an input that are replaced. SHARE_OF_HUGE: share that very large numbers replace; it
+is smaller, because in a sum such a number hides the effect of all others."""
 MOST_USED = 24
-"""Most numbers that are used in a case. If there are more, random ones are."""
+"""Most numbers that are used in a case. If there are more, so many random ones of them are used."""
 BEYOND = 1.5
-"""Factor by which a number at half of the places is larger, since it may be a limit."""
+"""Half of the positions get this many times a number, because the number may be a limit."""
 ORDINARY = (-1.0, 0.0, 0.5, 1.0, 2.0)
-"""Numbers that other cases contain, or that are of no use."""
+"""Numbers that are not used, because other cases contain them or because they show nothing."""
 
 
 def named_numbers(instance: Instance) -> list[float]:
-    """Return the numbers in the problem's source; none if it cannot be parsed."""
+    """Return the floating-point numbers and negative integers in the problem's source; none if it cannot be parsed."""
     try:
         tree = syntax.parsed(instance.problem.source)
     except syntax.Unparsable:
@@ -73,12 +74,14 @@ def numbers_of_module(model: nn.Module) -> list[float]:
 
 
 def _numbers_in(value: Any) -> list[float]:
+    """Return the floating-point numbers and negative integers in an attribute: the value itself, or members of a
+    collection."""
     members = [*value] if isinstance(value, list | tuple | set | frozenset) else [value]
     return [_float(each) for each in members[:MOST_USED] if type(each) is float or (type(each) is int and each < 0)]
 
 
 def _of_inputs(inputs: Sequence[Any]) -> list[float]:
-    """Return the Python numbers among the inputs, and tensors of one element."""
+    """Return the Python numbers among the inputs, and the numbers in floating-point tensors of one element."""
     single = [each.item() for each in tensors_in(inputs) if each.numel() == 1 and each.is_floating_point()]
     return _usable([*(_float(each) for each in scalars_in(inputs) if type(each) in (int, float)), *single])
 
@@ -92,6 +95,7 @@ def _float(number: float) -> float:
 
 
 def _usable(numbers: Any) -> list[float]:
+    """Return each finite number once, without ORDINARY ones."""
     return list(dict.fromkeys(each for each in numbers if math.isfinite(each) and each not in ORDINARY))
 
 
@@ -100,21 +104,25 @@ def variations(numbers: Sequence[float], structure: Structure, inputs: Sequence[
 
     `numbers` are those of the source and the module, `inputs` a sample of the inputs.
     """
-    every = [*numbers, *_of_inputs(inputs)]
+    possible = [*numbers, *_of_inputs(inputs)]
     leaves = [leaf for leaf in structure.leaves if leaf.kind == "floating"]
-    if not (every and leaves):
+    if not (possible and leaves):
         return []
-    leaves_interval = any(not _is_within(each, leaf.low, leaf.high) for each in every for leaf in leaves)
-    within = partial(_special, numbers=numbers)
+    some_outside = any(not _is_within(each, leaf.low, leaf.high) for each in possible for leaf in leaves)
+    within_intervals = partial(_special, numbers=numbers)
     return [
-        *([partial(within, free=True)] if leaves_interval else []),
-        within,
-        *([partial(within, largest=HUGE)] if any(abs(each) > HUGE for each in every) else []),
+        *([partial(within_intervals, free=True)] if some_outside else []),
+        within_intervals,
+        *([partial(within_intervals, largest=HUGE)] if any(abs(each) > HUGE for each in possible) else []),
     ]
 
 
 def _is_within(number: float, low: float, high: float) -> bool:
-    """Return whether a number is not negative, or within [0, 1], if the given values are."""
+    """Return whether a number is in the interval that the given values, from `low` to `high`, suggest.
+
+    The interval is [0, 1] if it contains all given values, otherwise the numbers from 0 on if these do, otherwise all
+    numbers.
+    """
     return not low >= 0 or 0 <= number <= (1 if high <= 1 else math.inf)
 
 
@@ -127,27 +135,29 @@ def _special(
     free: bool = False,
     largest: float = math.inf,
 ) -> list[Any]:
-    """Return the inputs with special numbers at random places; numbers outside the interval of a tensor only if
-    `free`."""
-    every = [each for each in dict.fromkeys([*numbers, *_of_inputs(inputs)]) if abs(each) <= largest]
-    order = torch.randperm(len(every), generator=generator, device=generator.device)[:MOST_USED].tolist()
+    """Return the inputs with special numbers at random positions. `free`: also numbers outside the interval that the
+    values of a tensor suggest. `largest`: the largest magnitude that is used."""
+    possible = [each for each in dict.fromkeys([*numbers, *_of_inputs(inputs)]) if abs(each) <= largest]
+    order = torch.randperm(len(possible), generator=generator, device=generator.device)[:MOST_USED].tolist()
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if given.numel() < 2 or overlaps(given) or in_order(leaf) or kept_symmetry(given, leaf) is not None:
             return given
         low, high = (-math.inf, math.inf) if free or leaf is None else (leaf.low, leaf.high)
-        used = [number for index in order for number in _with_larger(every[index]) if _is_within(number, low, high)]
+        used = [number for index in order for number in _with_larger(possible[index]) if _is_within(number, low, high)]
         return _with_numbers(given, leaf, generator, used)
 
     return replacing(replace)(inputs, generator, structure)
 
 
 def _with_larger(number: float) -> tuple[float, float]:
+    """Return a number that may be a limit, and a number beyond it."""
     return number, BEYOND * number
 
 
 def _with_numbers(given: Tensor, leaf: Leaf | None, generator: torch.Generator, numbers: Sequence[float]) -> Tensor:
-    """Return the tensor with these numbers at random places. Zeros and infinities at fixed places stay."""
+    """Return the tensor with these numbers at random positions. Zeros, infinities and NaN whose positions belong to the
+    problem stay."""
     values = given.detach()
     for share, used in (
         (SHARE, [each for each in numbers if abs(each) <= HUGE]),
@@ -157,7 +167,7 @@ def _with_numbers(given: Tensor, leaf: Leaf | None, generator: torch.Generator, 
         choices = choices[choices.isfinite()]
         if choices.numel():
             drawn = torch.rand(given.shape, generator=generator, device=generator.device).to(given.device)
-            # one random number decides whether a place is chosen, and by which number it is replaced
+            # one random number decides whether an element is replaced, and by which number
             index = (drawn * (choices.numel() / share)).to(torch.int64)
             values = torch.where(drawn < share, choices[index.clamp_(max=choices.numel() - 1)], values)
     if leaf is None or leaf.keeps_places:

@@ -3,21 +3,26 @@ that it accepts. (torch)
 
 Random draws hardly ever contain special integers. The integers that may be special are those in the module's source,
 in its attributes (also in lists, tuples, sets and dictionaries), in its integer buffers and among its arguments, the
-sizes of its parameters, and neighbours of these (the last token of a vocabulary is its size minus one). Of these, an
-integer within the range of the given values can simply be used. An integer outside the range is special if the module
-accepts it but neither of its neighbours: -100 of a cross-entropy is special. So is one with a result of its own, if the
-numbers further outside have one in common. The index -1 (the last element of a list) is not special, and a kernel need
-not support it. An integer next to the range counts as within it if other draws may well reach it. An integer above the
-range counts if it is the last that the module accepts. The next integer below a range that begins above zero, such as a
-length of zero, counts if the module accepts it and does not index a tensor by a negative number then.
+sizes of its parameters, and neighbours of these (the last token of a vocabulary is its size minus one). Which of them
+are used depends on the range of the given values:
 
-Integers of one input may also be compared with those of another one, and long ranges hardly ever have one in common. So
-in one case integers of each input are copied into the others (`with_copied`).
+- Within the range, any can simply be used.
+- Outside the range, an integer is special if the module accepts it but neither of its neighbours, such as -100 of a
+  cross-entropy. It is also special if it has a result of its own, while the next two integers further outside have the
+  same result as each other. The index -1 (the last element of a list) is not special, and a kernel need not support it.
+- An integer just outside the range is used if other draws may well reach it.
+- An integer above the range is used if it is the last one that the module accepts.
+- If the range begins above zero, the integer just below it, such as a length of zero, is used if the module accepts it
+  and does not then index a tensor by a negative number.
 
-Integers larger than any given one are tried as well (`larger_integers`). If a module fails only for large integers, as
-for an index out of bounds, that shows which it accepts. If it accepts all, integers that are one number (the length to
-which a cache is filled) are increased to the next size of an input. Integers of 8 or 16 bits that use a large part of
-the range of their dtype are quantities, and get the whole range of the dtype.
+A module may also compare the integers of one input with those of another one. Random draws from long ranges hardly ever
+have an integer in common. So in one case integers of each input are copied into the others (`with_copied`).
+
+Integers larger than any given one are tried as well (`larger_integers`). A module that fails for large integers, as for
+an index out of bounds, shows by that which ones it accepts. If it accepts all, larger ones are used only in two cases.
+If all integers of an input are one number (such as the length to which a cache is filled), it is increased to the next
+size of an input. Integers of 8 or 16 bits that use a large part of the range of their dtype are quantities, and get the
+whole range of the dtype.
 """
 
 from __future__ import annotations
@@ -52,32 +57,33 @@ USUAL = (-100, -1, 255)
 MOST_TRIED, MOST_ABOVE, MOST_USED = 6, 4, 32
 """MOST_TRIED: most integers outside the range of an input that are tried as special ones, each by up to three calls.
 MOST_ABOVE: most that are tried above the range: named by the module, or next to its largest one (a void class).
-MOST_USED: most special integers that are used in a case. If there are more, random ones are."""
+MOST_USED: most special integers that are used in a case. If there are more, some are left out at random (`_few`)."""
 MOST_OF_ONE = 4096
-"""Most integers of one list or buffer that are taken into account: if it is longer, some at even distances."""
+"""Most integers of one list or buffer that are taken into account. Of a longer one, integers at even distances are."""
 MOST_AT_THE_END, MOST_BELOW, REACH = 4, 24, 8.0
 """MOST_AT_THE_END: most integers above the range that are tried, each by up to two calls. MOST_BELOW: most below it,
-all tried in one call. REACH: how far outside the range other draws may reach, in mean distances of two drawn
-integers."""
+all tried in one call. REACH: how far outside the range other draws may reach, as a multiple of the mean distance
+between neighbouring integers of a draw."""
 NARROW = (torch.int8, torch.uint8, torch.int16)
 """Integer dtypes of 8 and 16 bits, which often hold quantities."""
 LEAST_SIGNED, LEAST_PART = -8, 4
-"""Integers of 8 and 16 bits are quantities if one is below LEAST_SIGNED (the least number of four bits), or if unsigned
-ones reach the dtype's largest number divided by LEAST_PART. Class labels and codes of four bits do not."""
+"""Integers of 8 and 16 bits are quantities if one is below LEAST_SIGNED (the least signed number of four bits), or if
+none is negative and one is at least the dtype's largest number divided by LEAST_PART. Class labels and codes of four
+bits are usually smaller."""
 INTEGER_DTYPES = (*NARROW, torch.int32, torch.int64)
 """Dtypes of the buffers that may hold special integers."""
 SHARE = 0.25
 """Share of the elements of an integer input that are replaced by special integers."""
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
-"""Larger integers are tried in at most MOST_STEPS steps of the factor GROWTH, up to LARGEST: a module may make a tensor
-as long as the largest integer."""
+"""Larger integers are tried in at most MOST_STEPS steps, each GROWTH times the one before. None is above LARGEST,
+because a module may make a tensor as long as the largest integer."""
 LEAST_LENGTH = 2
 """If all integers of an input are one number below this, they are a mask or an identifier, not a length."""
 
 
 def may_be_special(leaf: Leaf) -> bool:
-    """Return whether single elements of an integer tensor may have other values, because they are no offsets or
-    lengths."""
+    """Return whether single elements of an integer tensor may have other values. They may not if the integers are in
+    order or always have the same sum, as offsets and lengths do."""
     if leaf.is_one_number:
         return True
     ordered = leaf.ascending or leaf.total is not None
@@ -85,8 +91,8 @@ def may_be_special(leaf: Leaf) -> bool:
 
 
 def are_sorted_names(given: Tensor, leaf: Leaf) -> bool:
-    """Return whether these integers are ascending but no offsets, because they do not begin or end with a fixed
-    number."""
+    """Return whether these integers are identifiers in ascending order. Ascending integers count as offsets instead if
+    all rows begin with the smallest integer, or all end with the largest."""
     return leaf.kind == "integer" and leaf.ascending and leaf.varies and not any(fixed_ends(rows_of(given), leaf))
 
 
@@ -96,8 +102,8 @@ def _drawn_range(leaf: Leaf) -> Leaf:
 
 
 def special_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, list[int]]:
-    """Return the special integers of each integer tensor, by its position. Raises ProblemError if the module cannot be
-    constructed."""
+    """Return the special integers of each integer tensor, by the tensor's place in the structure. Raises ProblemError
+    if the module cannot be constructed."""
     places = [place for place, leaf in enumerate(structure.leaves) if may_be_special(leaf)]
     first = first_of_places(structure, inputs)
     places = [place for place in places if place in first]
@@ -121,19 +127,19 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         above = {int(leaf.high) + 1, *(number for number in named if number > leaf.high)} - set(tried)
         tried += sorted(above)[:MOST_ABOVE]
 
-        def takes(*numbers: int, place: int = first[place]) -> bool:
-            return _shapes(model, inputs, place, *numbers) is not None
+        def accepts(*numbers: int, place: int = first[place]) -> bool:
+            return _output_shapes(model, inputs, place, *numbers) is not None
 
         def results(number: int, place: int = first[place]) -> list[Tensor] | None:
             return _outputs(model, inputs, place, number)
 
         special = [
-            number for number in tried if _stands_alone(number, leaf, takes) or _is_singled_out(number, leaf, results)
+            number for number in tried if _stands_alone(number, leaf, accepts) or _is_singled_out(number, leaf, results)
         ]
         if rare:
-            special += [number for number in _at_the_ends(bases, leaf, count, takes) if number not in special]
+            special += [number for number in _at_the_ends(bases, leaf, count, accepts) if number not in special]
         below = below_range(structure.leaves[place])
-        if below is not None and below not in special and takes(below):
+        if below is not None and below not in special and accepts(below):
             with_below = _with_first(inputs, first[place], below)
             special += [] if with_below is None or makes_negative_indices(model, with_below) else [below]
         if special or within:
@@ -142,7 +148,8 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
 
 
 def below_range(leaf: Leaf) -> int | None:
-    """Return the next integer below the range of an integer tensor; None if it would be negative."""
+    """Return the integer just below the range of an integer tensor; None if it would be negative, or if the integers
+    are one number."""
     return int(leaf.low) - 1 if not leaf.is_one_number and leaf.low >= 1 else None
 
 
@@ -153,25 +160,29 @@ def without_below(special: dict[int, list[int]], structure: Structure) -> dict[i
     return {place: numbers for place, numbers in kept.items() if numbers}
 
 
-def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, takes: Callable[..., bool]) -> list[int]:
-    """Return integers outside the range that other draws may reach, or that are the last ones that the module
-    accepts."""
+def _at_the_ends(bases: Sequence[int], leaf: Leaf, count: int, accepts: Callable[..., bool]) -> list[int]:
+    """Return the integers outside the range that the module accepts, and that other draws may reach or that are the
+    last ones it accepts.
+
+    Only `bases` and their neighbours are tried. `count` is the number of elements of the tensor.
+    """
     reach = REACH * (leaf.high - leaf.low) / max(count, 1)
     least = leaf.low - reach if leaf.low < 0 else max(0, leaf.low - reach)
     below = sorted({base + step for base in bases for step in (-1, 0, 1) if least <= base + step < leaf.low})
     below = below[: min(MOST_BELOW, count)]
     above = [base - 1 for base in bases if base - 1 > leaf.high][:MOST_AT_THE_END]
-    ends = [number for number in above if takes(number) and (number <= leaf.high + reach or not takes(number + 1))]
-    return [*ends, *(below if below and takes(*below) else [])]
+    ends = [number for number in above if accepts(number) and (number <= leaf.high + reach or not accepts(number + 1))]
+    return [*ends, *(below if below and accepts(*below) else [])]
 
 
 def larger_integers(instance: Instance, inputs: list[Any], structure: Structure) -> dict[int, tuple[int, int] | None]:
-    """Return the range that each integer tensor may have beyond its given one; None if the module sets no limit.
+    """Return the range of the integers that the module accepts in each integer tensor, if it exceeds the given one.
+    None if no limit was found.
 
     Tensors whose integers are already as large as the module accepts are left out. Without a limit no larger integer is
-    used, because it may mean anything. There are two exceptions: quantities of 8 or 16 bits get the range of their
-    dtype, and integers that are one number grow to the next size of an input. Raises ProblemError if the module cannot
-    be constructed.
+    used, because nothing shows what it would mean. There are two exceptions: quantities of 8 or 16 bits get the range
+    of their dtype, and integers that are one number grow to the next size of an input. Raises ProblemError if the
+    module cannot be constructed.
     """
     first = first_of_places(structure, inputs)
     both = [(place, structure.leaves[place], tensors_in(inputs)[number]) for place, number in first.items()]
@@ -188,16 +199,16 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
         if (low, high) == whole:
             continue
 
-        def looks(number: int, place: int = place) -> list[torch.Size] | None:
-            return _shapes(model, inputs, first[place], number, last=structure.leaves[place].ascending)
+        def shapes_with(number: int, place: int = place) -> list[torch.Size] | None:
+            return _output_shapes(model, inputs, first[place], number, last=structure.leaves[place].ascending)
 
-        shapes, most = looks(high), None if low < 0 else _largest(high, ends.max, looks, sizes)
+        shapes, most = shapes_with(high), None if low < 0 else _largest(high, ends.max, shapes_with, sizes)
         if most is None:
             quantity = dtype in NARROW and (low < LEAST_SIGNED if low < 0 else high >= ends.max // LEAST_PART)
-            takes = quantity and shapes is not None and all(looks(each) == shapes for each in whole)
-            found[place] = whole if takes else None
+            accepts_whole = quantity and shapes is not None and all(shapes_with(each) == shapes for each in whole)
+            found[place] = whole if accepts_whole else None
             size = _next_size(structure.leaves[place], inputs)
-            if not takes and size is not None and shapes is not None and looks(size) == shapes:
+            if not accepts_whole and size is not None and shapes is not None and shapes_with(size) == shapes:
                 found[place] = low, size
         elif most > high:
             found[place] = low, most
@@ -205,9 +216,11 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
 
 
 def _next_size(leaf: Leaf, inputs: list[Any]) -> int | None:
-    """Return the smallest size of an input's dimension above the tensor's one number, such as the length of a cache.
+    """Return the smallest size of a dimension of any input that is larger than the tensor's one number, such as the
+    length of a cache.
 
-    Returns None for masks, and if the number is itself such a size.
+    Returns None for integers that are not one number, for masks and identifiers (numbers below LEAST_LENGTH), and if
+    the number is itself such a size.
     """
     sizes = {size for tensor in tensors_in(inputs) for size in tensor.shape}
     if not leaf.is_one_number or leaf.high < LEAST_LENGTH or leaf.high in sizes:
@@ -215,28 +228,30 @@ def _next_size(leaf: Leaf, inputs: list[Any]) -> int | None:
     return min((size for size in sizes if size > leaf.high), default=None)
 
 
-def _largest(high: int, end: int, looks: Callable[[int], list[torch.Size] | None], sizes: set[int]) -> int | None:
-    """Return about the largest integer that the module accepts; None if it sets no limit.
+def _largest(high: int, end: int, shapes_with: Callable[[int], list[torch.Size] | None], sizes: set[int]) -> int | None:
+    """Return about the largest integer that the module accepts; None if it sets no limit, or if a larger integer
+    changes the shape of an output.
 
-    `looks` returns the shapes of the outputs for a number. The result is exact if it is the last index of one of
-    `sizes`.
+    `shapes_with` returns the shapes of the outputs for a number; None if the module does not accept it. The result is
+    exact if it is the last index of one of `sizes`.
     """
-    shapes, taken = looks(high), high
+    shapes, accepted = shapes_with(high), high
     for number in _steps(high, end):
-        if (now := looks(number)) != shapes:
+        if (now := shapes_with(number)) != shapes:
             break
-        taken = number
+        accepted = number
     else:
         return None
     if now is not None:  # the integer decides the size of the output
         return None
-    between = sorted(each for each in {2 * taken + 1, *(size - 1 for size in sizes)} if taken < each < number)
-    refused = bisect_left(between, True, key=lambda each: looks(each) != shapes)
-    return between[refused - 1] if refused else taken
+    between = sorted(each for each in {2 * accepted + 1, *(size - 1 for size in sizes)} if accepted < each < number)
+    refused = bisect_left(between, True, key=lambda each: shapes_with(each) != shapes)
+    return between[refused - 1] if refused else accepted
 
 
 def _steps(high: int, end: int) -> list[int]:
-    """Return numbers to try in ascending order, with the largest number of a narrow dtype."""
+    """Return the numbers to try, in ascending order. `end`, the largest number of the dtype, is one of them unless it
+    is above LARGEST."""
     steps = [number for step in range(1, MOST_STEPS + 1) if (number := (high + 1) * GROWTH**step) <= min(end, LARGEST)]
     return [*steps, end] if end <= LARGEST else steps
 
@@ -244,7 +259,7 @@ def _steps(high: int, end: int) -> list[int]:
 def with_larger(
     inputs: Sequence[Any], generator: torch.Generator, structure: Structure, larger: dict[int, tuple[int, int]]
 ) -> list[Any]:
-    """Return the inputs with integers from the whole range that the module accepts."""
+    """Return the inputs with other integers in the tensors of `larger`, drawn from the range that it gives by place."""
     leaves = [
         replace(leaf, low=larger[place][0], high=larger[place][1], total=None)
         if place in larger
@@ -254,15 +269,15 @@ def with_larger(
     return DISCRETE["other_integers"][0](inputs, generator, structure.with_leaves(leaves))
 
 
-def _stands_alone(number: int, leaf: Leaf, takes: Callable[[int], bool]) -> bool:
+def _stands_alone(number: int, leaf: Leaf, accepts: Callable[[int], bool]) -> bool:
     """Return whether the module accepts a number, but neither of its neighbours outside the range."""
     neighbours = [each for each in (number - 1, number + 1) if not leaf.low <= each <= leaf.high]
-    return takes(number) and not any(map(takes, neighbours))
+    return accepts(number) and not any(map(accepts, neighbours))
 
 
 def _is_singled_out(number: int, leaf: Leaf, results: Callable[[int], list[Tensor] | None]) -> bool:
-    """Return whether a number outside the range has a result of its own, and the next two numbers further outside have
-    one in common. A negative index does not: each has its own result."""
+    """Return whether a number outside the range has a result of its own, while the next two numbers further outside
+    have the same result as each other. This is false for negative indices: each has a result of its own."""
     step = -1 if number < leaf.low else 1
     found, *others = (results(each) for each in (number, number + step, number + 2 * step))
     if found is None or others[0] is None or others[1] is None:
@@ -271,8 +286,8 @@ def _is_singled_out(number: int, leaf: Leaf, results: Callable[[int], list[Tenso
 
 
 def _with_first(inputs: list[Any], place: int, *numbers: int, last: bool = False) -> list[Any] | None:
-    """Return copies of the inputs with these numbers in the first elements of a tensor; None if the dtype has no such
-    number. With `last`, one number is put into the last element."""
+    """Return a copy of the inputs with these numbers in the first elements of tensor number `place`; None if they
+    cannot be written, as when the dtype has no such number. With `last`, one number is put into the last element."""
     inputs = cloned(inputs)
     try:
         flat = tensors_in(inputs)[place].view(-1)
@@ -283,16 +298,17 @@ def _with_first(inputs: list[Any], place: int, *numbers: int, last: bool = False
     return inputs
 
 
-def _shapes(
+def _output_shapes(
     model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False
 ) -> list[torch.Size] | None:
-    """Return the shapes of `_outputs`."""
+    """Return the shapes of the outputs that `_outputs` returns for the same arguments."""
     found = _outputs(model, inputs, place, *numbers, last=last)
     return None if found is None else [output.shape for output in found]
 
 
 def _outputs(model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False) -> list[Tensor] | None:
-    """Return the outputs with these numbers in the first elements of a tensor; None if the module does not accept them.
+    """Return the outputs with these numbers in the first elements of tensor number `place`; None if the module does not
+    accept them.
 
     With `last`, one number is put into the last element, which keeps ascending order.
     """
@@ -348,7 +364,7 @@ def _of_scalars(inputs: Sequence[Any]) -> list[int]:
 
 
 def integers_of_buffers(model: nn.Module) -> list[int]:
-    """Return integers in the integer buffers of a module."""
+    """Return the integers in the integer buffers of a module; of long buffers, only some (MOST_OF_ONE)."""
     found = []
     for buffer in model.buffers():
         if buffer.dtype in INTEGER_DTYPES and buffer.numel():
@@ -372,8 +388,9 @@ def with_special(
 ) -> list[Any]:
     """Return the inputs with special integers at random positions.
 
-    `current` are integers of the module's present state. They are used with the Python integers among the inputs where
-    they are within the range of a tensor.
+    `special` has the special integers of each tensor, by its place. `current` are integers of the module's present
+    state. Those of them, and of the Python integers among the inputs, that are within a tensor's range are used as
+    well.
     """
     fresh = {}
     named = [*current, *_of_scalars(inputs)]
@@ -389,7 +406,8 @@ def with_special(
 
 
 def _few(numbers: Sequence[int], leaf: Leaf, generator: torch.Generator) -> list[int]:
-    """Return at most MOST_USED of these integers: those outside the range of the tensor, and random other ones."""
+    """Return at most MOST_USED of these integers: those outside the range of the tensor first, then random other
+    ones."""
     every = list(dict.fromkeys(numbers))
     if len(every) <= MOST_USED:
         return every
@@ -400,7 +418,7 @@ def _few(numbers: Sequence[int], leaf: Leaf, generator: torch.Generator) -> list
 
 
 def comparable(structure: Structure) -> dict[int, list[int]]:
-    """Return for each integer tensor the positions of others with which it has integers in common, by their ranges."""
+    """Return for the place of each integer tensor the places of other ones whose ranges overlap with its own."""
     places = [
         place
         for place, leaf in enumerate(structure.leaves)
@@ -444,8 +462,8 @@ def with_copied(inputs: Sequence[Any], generator: torch.Generator, structure: St
 def _of_same_rows(source: Tensor, like: Tensor, generator: torch.Generator) -> Tensor:
     """Return random integers of `source` in the shape of `like`.
 
-    If both have the same first dimension, they are of the same position of it; if they have the same shape, half of
-    them are of the same position.
+    If both tensors have as many rows, each integer comes from the same row. If they have the same shape, half of the
+    integers come from the same position.
     """
     device = generator.device
     rows = source.shape[0] if source.dim() and like.dim() and source.shape[0] == like.shape[0] else 1
@@ -465,7 +483,7 @@ def _spread(tensor: Tensor, numbers: Sequence[int], generator: torch.Generator, 
     """
     device, count = generator.device, len(numbers)
     rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.reshape(1, 1)
-    # the numbers take turns, so that each occurs; only the first ones do if there are few positions
+    # the numbers take turns, so that each occurs; with few positions, only the first numbers occur
     places = (rows.shape[0], 1) if distinct else rows.shape
     total = places[0] * places[1]
     dealt = torch.randperm(total, generator=generator, device=device).view(places)

@@ -14,26 +14,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Symmetry:
-    """How square matrices equal their own transpose: A = `sign` * A^T, or A = `sign` * A^H."""
+    """A symmetry of square matrices: A = `sign` * A^T, or A = `sign` * A^H if it conjugates."""
 
     sign: Literal[1, -1]
     conjugates: bool = False
-    """Whether the transpose is the conjugate one. False for real matrices."""
+    """Whether the conjugate transpose A^H is meant. False for real matrices."""
 
     def mirrored(self, values: Tensor) -> Tensor:
-        """Return the transpose of matrices, with the sign and the conjugation of this symmetry."""
+        """Return the transposes of the matrices, with the sign and the conjugation of this symmetry."""
         transposed = values.mH if self.conjugates else values.mT
         return transposed if self.sign > 0 else -transposed
 
     def with_mirrored_triangle(self, values: Tensor) -> Tensor:
-        """Return matrices whose lower triangle follows from the upper one. The diagonal stays."""
+        """Return the matrices with their lower triangle replaced by the mirrored upper one. The diagonal stays."""
         upper = values.triu(1)
         whole = upper + self.mirrored(upper)
         whole.diagonal(dim1=-2, dim2=-1).copy_(values.diagonal(dim1=-2, dim2=-1))
         return whole
 
     def imposed(self, values: Tensor) -> Tensor:
-        """Return matrices of this symmetry with the upper triangles of these ones."""
+        """Return matrices that have this symmetry, with the upper triangles of the given ones.
+
+        Where the symmetry needs it, the diagonal, or its real or imaginary part, becomes zero.
+        """
         whole = self.with_mirrored_triangle(values)
         diagonal = whole.diagonal(dim1=-2, dim2=-1)
         if self.conjugates:
@@ -45,11 +48,11 @@ class Symmetry:
 
 REAL = (Symmetry(1), Symmetry(-1))
 COMPLEX = (Symmetry(1, conjugates=True), Symmetry(-1, conjugates=True), *REAL)
-"""The symmetries of real and of complex matrices. The first one that holds counts."""
+"""The symmetries that real and complex matrices may have. If several hold, the first of them counts."""
 
 
 def symmetry_of(given: Tensor) -> Symmetry | None:
-    """Return the symmetry of the square matrices that a real or complex tensor holds; None if they have none."""
+    """Return the symmetry that all square matrices in a real or complex tensor have; None if there is none."""
     if given.dim() < 2 or not given.numel() or not given.shape[-1] == given.shape[-2] > 1:
         return None
     if not (given.is_floating_point() or given.is_complex()):
@@ -59,6 +62,6 @@ def symmetry_of(given: Tensor) -> Symmetry | None:
 
 
 def _holds(symmetry: Symmetry, values: Tensor) -> bool:
-    """Return whether matrices have a symmetry. Their first rows and columns are compared first, to save time."""
+    """Return whether all matrices have a symmetry. Their first rows and columns are compared first, to save time."""
     row, column = values[..., :1, :], values[..., :, :1]
     return torch.equal(row, symmetry.mirrored(column)) and torch.equal(values, symmetry.mirrored(values))

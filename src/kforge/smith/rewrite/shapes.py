@@ -97,7 +97,10 @@ def reduction_of_reshape(site: Site) -> Operand | None:
 
 
 def reads_across(site: Site, name: str) -> bool:
-    """Return whether some operand of the node's kernel is permuted so that its last axis is not contiguous."""
+    """Return whether a node's kernel reads a tensor that is permuted so that its last axis is not contiguous.
+
+    The kernel of a node also computes the maps, reductions and views before it, so the operands of these count too.
+    """
     node = site.graph[name]
     if node.kind == "view" and node.function == "permute":
         return node.axes[-1] != len(node.axes) - 1

@@ -100,8 +100,8 @@ class KernelWriter:
     def statements(self, places: dict[int, str], given: dict[str, str]) -> str:
         """Return the statements that compute the maps for one element, for a loop that another writer writes.
 
-        `places` has the index expression of every loop of the nest. `given` has expressions for values that are already
-        known and need not be read.
+        `places` has the index expression of each loop of the nest, by the loop's number. `given` has expressions for
+        values that are already known and need not be read, by name.
         """
         self.index, self.lane = places, None
         self.sweep_body(0, {}, given=given)

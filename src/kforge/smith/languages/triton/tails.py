@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Tail:
-    """The end of a kernel: it applies the maps to the results and stores the outcome."""
+    """Writes the end of a kernel: the lines that apply the maps to the call's results and store what they give. Without
+    maps, the lines store the results themselves."""
 
     def __init__(self, node: Node, following: Nest | None, context: Context, beside: str = "") -> None:
         """`beside` names another call whose results the same kernel computes. Empty if there is none."""
