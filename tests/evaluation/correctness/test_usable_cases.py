@@ -10,7 +10,8 @@ import torch
 
 from kforge import problems
 from kforge.errors import ProblemError
-from kforge.evaluation.correctness.cases import AS_GIVEN, Case, CaseSource
+from kforge.evaluation.correctness.case import AS_GIVEN, Case
+from kforge.evaluation.correctness.cases import CaseSource
 from kforge.evaluation.correctness.usable_cases import UsableCases
 from kforge.evaluation.large_problems.pieces import Cut
 from kforge.evaluation.large_problems.piecewise import Pieces

@@ -273,5 +273,5 @@ def test_lies_make_no_verdict_but_a_failing_one(
             assert len(getattr(verdict, "log", "")) <= MAX_LOG
             assert type(verdict).from_json(verdict.to_json()) == verdict
         ends.update(map(kind, found))
-    assert descriptors() == open_before
+    assert descriptors() <= open_before  # what earlier tests had left open may be closed meanwhile
     assert set(ends) >= KINDS, "the lies did not reach everything that can refuse them"

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kforge.evaluation.comparison.comparison import Truth
-    from kforge.evaluation.correctness.cases import Case, CaseSource
+    from kforge.evaluation.correctness.case import Case
+    from kforge.evaluation.correctness.cases import CaseSource
     from kforge.evaluation.correctness.output_check import OutputCheck
     from kforge.evaluation.correctness.usable_cases import UsableCases
     from kforge.evaluation.correctness.weight_changes import Handover

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kforge.evaluation.constants import AS_GIVEN_CASES, ODD_SHARE, WEIGHT_CHANGES
+from kforge.evaluation.correctness.case import (
+    AS_GIVEN,
+    COPIED,
+    INTEGERS,
+    LARGER,
+    OF_STATE,
+    SPECIAL,
+    UNORDERED,
+    Case,
+    CaseGroup,
+    is_whole,
+)
 from kforge.evaluation.large_problems.pieces import part_of
 from kforge.evaluation.large_problems.piecewise import redrawn
 from kforge.evaluation.reference.reference import subseed
@@ -53,91 +65,12 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Structure
     from kforge.problems.instance import Instance
 
-AS_GIVEN = "as_given"
-"""Beginning of the names of cases whose inputs come from the problem's own `get_inputs`."""
-INTEGERS = ("other_integers", "skewed_integers", "flipped_masks")
-"""Names of cases with other integers and masks than given."""
-SPECIAL = "special_integers"
-"""Name of the case with special integers, such as -1, which the module may treat differently."""
-LARGER = "larger_integers"
-"""Name of the case with integers outside the given range, as far as the module accepts them."""
-COPIED = "copied_integers"
-"""Name of the case in which integers of each input are copied into other ones."""
-OF_STATE = (SPECIAL, SPECIAL_FLOATS)
-"""Names of the cases whose inputs contain numbers of the module's present state. They must not be drawn before the
-weights change."""
-UNORDERED = "unordered"
-"""Name of the case with unsorted inputs, if the given inputs are sorted but the module does not need that."""
-WHOLE = (*DISCRETE, *SCALARS, *MARK_COUNTS, SPECIAL, LARGER, COPIED, UNORDERED)
-"""Names of cases with other integers, masks, zeros, orders or Python numbers. Their inputs are drawn as a whole, even
-if they are large."""
 MOST_SINGLY = 4
 """Most inputs that are varied one at a time, if the reference does not accept all of them varied together."""
 LAST_BLOCKS = 32
 """Number of timed blocks whose inputs can be drawn again after a program failed in one."""
 PART_ROWS = 16
 """About how many rows of a large input are examined for its structure."""
-
-
-@dataclass
-class CaseGroup:
-    """What is known about all cases of one name."""
-
-    refused: bool = False
-    """Whether the reference failed on a case of this name."""
-    judged_parts: set[int] = field(default_factory=set)
-    """Positions of the inputs that were varied alone in a judged case of this name."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """The inputs of one call by which a program is judged."""
-
-    name: str
-    inputs: list[Any]
-    seed: int | None = None
-    """Random seed for the call; None if the reference draws no random numbers."""
-    mild: bool = False
-    """Whether this case replaces one that the reference did not accept."""
-    risky: bool = False
-    """Whether it has integers larger than any given one. They are tried on the host first, because an index out of
-    bounds breaks a device's context."""
-    part: int | None = None
-    """Position of the only input that is varied; None if all are."""
-    scalars: frozenset[int] = frozenset()
-    """Positions of the Python numbers and flags that differ from the given ones."""
-    floats: frozenset[int] | None = None
-    """Positions of the tensors that differ from the given ones; None if that is unknown."""
-    variation: Distribution | None = None
-    """What has made these inputs of given ones; None for inputs as given."""
-    alike: list[Any] | None = None
-    """Inputs for which the reference must give the same result; otherwise the case is dropped. None: no such
-    condition."""
-    group: CaseGroup = field(default_factory=CaseGroup)
-
-    @property
-    def is_as_given(self) -> bool:
-        return self.name.startswith(AS_GIVEN)
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether integers, masks or zeros differ from the given ones."""
-        return _is_whole(self.name) or imposed_structure.is_imposed(self.name)
-
-    @property
-    def must_be_finite(self) -> bool:
-        """Whether the reference's result must be finite where it is finite for inputs as given."""
-        return self.is_discrete or self.is_beyond or self.name == SPECIAL_FLOATS
-
-    @property
-    def is_beyond(self) -> bool:
-        """Whether inputs are beyond the given values. Then only gross errors count."""
-        return other_ranges.is_beyond(self.name)
-
-    @property
-    def is_scaled(self) -> bool:
-        """Whether inputs are enormous or very small."""
-        return other_ranges.kind_of(self.name) in (other_ranges.ENORMOUS, other_ranges.MINUTE)
 
 
 class CaseSource:
@@ -321,7 +254,7 @@ class CaseSource:
             seed = subseed(self.secret, "distribution", state, name, number)
             given = self.instance.inputs(seed)
             generator = torch.Generator(self.instance.device).manual_seed(seed)
-            inputs = redrawn(variation, given, generator, None if _is_whole(name) else self.cut)
+            inputs = redrawn(variation, given, generator, None if is_whole(name) else self.cut)
             changed = scalars.changed_scalars(given, inputs) if _is_of_scalars(name) else frozenset()
             if self._must_differ(name, part) and not changed and same(given, inputs):
                 continue
@@ -424,7 +357,7 @@ class CaseSource:
         if name == scalars.ORDINARY:
             return scalars.ordinary_singly(self._sample)
         places = sorted(self.floating)
-        if _is_whole(name) or imposed_structure.is_imposed(name) or len(places) < 2 or name == SPECIAL_FLOATS:
+        if is_whole(name) or imposed_structure.is_imposed(name) or len(places) < 2 or name == SPECIAL_FLOATS:
             return {}
         first = subseed(self.secret, "singly", name) % len(places)
         chosen = [*places[first:], *places[:first]][:MOST_SINGLY]
@@ -496,11 +429,6 @@ class CaseSource:
 def _is_of_scalars(name: str) -> bool:
     """Return whether the case of this name changes only Python numbers and flags."""
     return name in SCALARS or scalars.is_alone(name)
-
-
-def _is_whole(name: str) -> bool:
-    """Return whether the inputs of the case of this name are drawn as a whole, even if they are large."""
-    return name in WHOLE or scalars.is_alone(name)
 
 
 def begun(cases: Iterator[Case]) -> tuple[list[Any] | None, Iterator[Case]]:

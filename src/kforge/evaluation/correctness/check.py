@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation.constants import COMPARED_STATE_SHARE, RECHECKED_SHARE
+from kforge.evaluation.correctness.case import AS_GIVEN, OF_STATE
 from kforge.evaluation.correctness.case_judge import CaseJudge
-from kforge.evaluation.correctness.cases import AS_GIVEN, OF_STATE, CaseSource, begun
+from kforge.evaluation.correctness.cases import CaseSource, begun
 from kforge.evaluation.correctness.fixed_inputs import fixed_labels
 from kforge.evaluation.correctness.output_check import OutputCheck
 from kforge.evaluation.correctness.side_effects import must_stay
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from kforge.evaluation.correctness.cases import Case
+    from kforge.evaluation.correctness.case import Case
     from kforge.evaluation.large_problems.pieces import Cut
     from kforge.evaluation.reference.reference import Reference
     from kforge.evaluation.worker_client.client import Output, WorkerClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kforge.evaluation.correctness.cases import INTEGERS, UNORDERED
+from kforge.evaluation.correctness.case import INTEGERS, UNORDERED
 from kforge.problems.inputs import mark_counts
 from kforge.problems.inputs.imposed_structure import ASYMMETRIC, FILLED, places_of, structured
 from kforge.problems.inputs.mark_counts import MARK_COUNTS

@@ -18,7 +18,7 @@ from kforge.problems.inputs.other_ranges import is_beyond
 from kforge.problems.tensors import all_finite
 
 if TYPE_CHECKING:
-    from kforge.evaluation.correctness.cases import Case
+    from kforge.evaluation.correctness.case import Case
     from kforge.evaluation.correctness.weight_changes import Handover
     from kforge.evaluation.large_problems.piecewise import Pieces
     from kforge.evaluation.worker_client.client import Output

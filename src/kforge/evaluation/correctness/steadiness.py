@@ -14,7 +14,7 @@ import torch
 
 from kforge.evaluation.comparison.comparison import Agreement, Truth, compare, element_errors
 from kforge.evaluation.constants import DETERMINISM_SHARE, UNSTEADY_FACTOR, UNSTEADY_RUNS
-from kforge.evaluation.correctness.cases import Case
+from kforge.evaluation.correctness.case import Case
 from kforge.evaluation.large_problems.piecewise import Kept
 from kforge.evaluation.worker_client.client import Fault
 from kforge.problems.tensors import cloned, same, spec, tensors_in

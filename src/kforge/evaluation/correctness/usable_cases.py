@@ -32,7 +32,8 @@ from kforge.problems.tensors import HOST, all_finite
 if TYPE_CHECKING:
     import torch
 
-    from kforge.evaluation.correctness.cases import Case, CaseSource
+    from kforge.evaluation.correctness.case import Case
+    from kforge.evaluation.correctness.cases import CaseSource
     from kforge.evaluation.correctness.weight_changes import Handover
     from kforge.evaluation.large_problems.pieces import Cut
     from kforge.evaluation.large_problems.piecewise import Pieces

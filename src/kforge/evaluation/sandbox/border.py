@@ -8,16 +8,23 @@ import os
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+TOPOLOGY = "/sys/devices/system"
+"""The folder in which Linux describes processors and memory."""
+
+COUNTERS = ("cpuidle", "cpufreq")
+"""Names of its folders whose files change while other programs run."""
+
 SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store",
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
-    "/sys/devices/system",
+    TOPOLOGY,
 )  # fmt: skip
 """System files and folders that every worker may read: programs, libraries, and the machine's topology. Of /etc only
 the files that loaders need, because others may hold secrets."""
@@ -164,6 +171,23 @@ def _without(folder: str, private: Sequence[Path]) -> list[str]:
     except OSError:
         return []
     return [part for path in sorted(inner) for part in _without(path, private)]
+
+
+@lru_cache
+def without_counters(folder: str = TOPOLOGY) -> tuple[str, ...]:
+    """Return the folder if it holds no folder of counters; otherwise everything in it that is none and holds none."""
+    try:
+        with os.scandir(folder) as entries:
+            inner = [(each.path, each.name, each.is_dir(follow_symlinks=False)) for each in entries]
+    except OSError:
+        return (folder,)
+    parts = [
+        part
+        for path, name, is_folder in sorted(inner)
+        if name not in COUNTERS
+        for part in (without_counters(path) if is_folder else (path,))
+    ]
+    return (folder,) if parts == sorted(path for path, _, _ in inner) else tuple(parts)
 
 
 def _found(form: str) -> Iterator[Path]:

@@ -52,9 +52,18 @@ def abi() -> int:
         return 0
 
 
-def restrict(*, readable: Iterable[str | Path], writable: Iterable[str | Path], devices: Iterable[str | Path]) -> None:
+def restrict(
+    *,
+    readable: Iterable[str | Path],
+    writable: Iterable[str | Path],
+    devices: Iterable[str | Path],
+    listable: Iterable[str | Path] = (),
+) -> None:
     """Allow only these paths from now on, in this process and all its future children. Needs no_new_privs. Raises
-    OSError."""
+    OSError.
+
+    Of folders that are `listable`, the names of everything inside can be read, and no file.
+    """
     version = abi()
     known = next((limit - 1 for since, limit in sorted(_SINCE.items(), reverse=True) if version >= since), 0x1FFF)
     network = _NET_RIGHTS if version >= 4 else 0
@@ -62,7 +71,7 @@ def restrict(*, readable: Iterable[str | Path], writable: Iterable[str | Path], 
     attributes = struct.pack("=QQQ", known, network, scope)
     size = 24 if scope else 16 if network else 8
     ruleset = syscalls.call("landlock_create_ruleset", attributes, size, 0)
-    for paths, rights in ((readable, READ), (writable, WRITE), (devices, DEVICE)):
+    for paths, rights in ((readable, READ), (writable, WRITE), (devices, DEVICE), (listable, _READ_DIR)):
         for path in paths:
             _allow(ruleset, Path(path), rights & known)
     syscalls.call("landlock_restrict_self", ruleset, 0)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforge.evaluation.sandbox import landlock, leftovers, privileges, root, seccomp, syscalls
+from kforge.evaluation.sandbox.border import TOPOLOGY, without_counters
 from kforge.evaluation.sandbox.cells import Cell, Cells
 from kforge.evaluation.sandbox.forking import forked, write_to
 
@@ -157,9 +158,13 @@ class Landlock(Layer):
     def _restrict(self, place: WorkerFolders) -> None:
         # a rule for a symbolic link would apply to its target; the border lists the target itself if it may be read
         shown = (path for path in self._border.readable if not Path(path).is_symlink())
-        readable = [path for path in (*shown, *LANDLOCK_NEEDS) if Path(path).exists()]
+        parts = (part for path in shown for part in (without_counters() if path == TOPOLOGY else (path,)))
+        readable = [path for path in (*parts, *LANDLOCK_NEEDS) if Path(path).exists()]
         landlock.restrict(
-            readable=readable, writable=(place.work, place.builds, ITSELF), devices=self._border.device_nodes()
+            readable=readable,
+            writable=(place.work, place.builds, ITSELF),
+            devices=self._border.device_nodes(),
+            listable=[TOPOLOGY] if Path(TOPOLOGY).exists() else [],
         )
         confined = self._version >= landlock.SIGNALS_SINCE
         drivers = bool(self._border.devices)

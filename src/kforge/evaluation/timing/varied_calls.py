@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kforge.evaluation import constants
 
 if TYPE_CHECKING:
-    from kforge.evaluation.correctness.cases import Case
+    from kforge.evaluation.correctness.case import Case
     from kforge.evaluation.correctness.check import CorrectnessCheck
 
 
