@@ -104,9 +104,9 @@ def table(experiment: Experiment, arms: Sequence[ArmReport]) -> Table:
 
     title = f"{experiment.file.name}: {experiment.suite} on {experiment.arms[0].options.platform}"
     made = Table(title=plain(title, "table.title"), title_justify="left")
-    made.add_column("arm")
+    made.add_column("arm", no_wrap=True)
     for name in ("correct", "faster", "slower", "cannot tell", NOT_MEASURED, "geometric mean"):
-        made.add_column(name, justify="right", no_wrap=name == "geometric mean")
+        made.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     for arm in arms:
         made.add_row(plain(arm.name), *_cells(arm, len(experiment.baselines)))
     return made
@@ -118,7 +118,8 @@ def _cells(arm: ArmReport, baselines: int) -> list[str]:
         return ["0 of 0", *[NOTHING] * 5]
     gain = metrics.over_fastest if baselines > 1 else next(iter(metrics.gains.values()))
     assert gain is not None
-    mean = f"{arm.mean.value:.2f}x ({arm.mean.low:.2f} to {arm.mean.high:.2f})" if arm.mean else NOT_MEASURED
+    # on two lines, so that the table fits into 80 columns
+    mean = f"{arm.mean.value:.2f}x\n({arm.mean.low:.2f} to {arm.mean.high:.2f})" if arm.mean else NOT_MEASURED
     correct = f"{round(metrics.correct * metrics.done)} of {metrics.done}"
     counts = [str(each) for each in (gain.faster, gain.slower, gain.cannot_tell, gain.unknown)]
     return [correct, *counts, mean]
