@@ -174,8 +174,8 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/" && filter && !/^(input|textarea|select)$/i.test(event.target.tagName)) {
       event.preventDefault();
-      if (story && !story.hidden) location.hash = "problems";
-      setTimeout(() => { filter.focus(); filter.select(); });
+      const enter = () => { filter.focus(); filter.select(); };
+      if (story && !story.hidden) { location.hash = "problems"; setTimeout(enter); } else enter();
     } else if (event.key === "Escape" && event.target === filter) {
       filter.value = "";
       draw();
