@@ -34,9 +34,9 @@ ORDER = ("faster", "cannot tell", "slower")
 """Findings from the bottom of a bar to its top."""
 PARTS = 4
 """Bars for each doubling of the speedup: wide enough to be seen, narrow enough to show a shape."""
-ROOM = 118
+ROOM = 156
 """Width of the columns on the left for problems without a speedup."""
-APART = {"none": ("generation-failure", 20), NOT_MEASURED: ("not-measured", 70)}
+APART = {"none": ("generation-failure", 20), NOT_MEASURED: ("not-measured", 86)}
 """Problems without a speedup: the colour of each kind, and the middle of its column from the left edge of the plot."""
 
 
