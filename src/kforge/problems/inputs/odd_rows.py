@@ -143,26 +143,17 @@ def spoil_sets(
             (tensor, leaf)
             for tensor, leaf in zip(tensors_of(inputs), structure.leaves_of(inputs), strict=True)
             if leaf is not None
-            and (leaf.kind == "floating" or tensor.is_complex())
+            and leaf.kind == "floating"
             and not (leaf.symmetric or leaf.ascending or overlaps(tensor))
             and tensor.numel() > 1
         ]
         if fit:
             tensor, leaf = chance.choice(fit)
-            copies = leaf.kept or tensor.is_complex()  # it is not known which complex tensors the problem keeps
-            fresh = _copied(tensor).requires_grad_(tensor.requires_grad) if copies else tensor
-            if copies:
+            fresh = _copied(tensor).requires_grad_(tensor.requires_grad) if leaf.kept else tensor
+            if leaf.kept:
                 inputs[:] = pytree.tree_map(partial(_instead, tensor, fresh), inputs)
             with torch.no_grad():
-                spoil(_as_reals(fresh), leaf, generator, chance)
-
-
-def _as_reals(tensor: Tensor) -> Tensor:
-    """Return a complex tensor's memory as real numbers, in rows of both parts; other tensors unchanged."""
-    if not tensor.is_complex():
-        return tensor
-    pairs = torch.view_as_real(tensor.detach())
-    return pairs.flatten(-2) if tensor.dim() and tensor.stride(-1) == 1 else pairs
+                spoil(fresh, leaf, generator, chance)
 
 
 def _instead(given: Tensor, fresh: Tensor, value: Any) -> Any:
