@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """The limits of a run, and how its best program is checked. A target or budget of zero is none."""
+    """The limits of a run, and how its best program is checked. A target or budget of zero sets no
+    limit."""
 
     iterations: int
     target_speedup: float = 0.0

@@ -250,7 +250,8 @@ class ExchangedModel:
         return reply.model_copy(update=told)
 
     def _own_price(self, usage: Usage) -> dict[str, object]:
-        """Return the cost fields of a reply, by the user's own prices. Without token counts its cost is None."""
+        """Return the cost fields of a reply, by the user's own prices. Without token counts the cost
+        is unknown (None)."""
         cost = self.price.cost(usage.input_tokens, usage.output_tokens) if usage.input_tokens else None
         return {"usage": usage.model_copy(update={"cost_usd": cost}), "prices": self.price.source}
 

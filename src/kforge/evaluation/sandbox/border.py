@@ -175,7 +175,10 @@ def _without(folder: str, private: Sequence[Path]) -> list[str]:
 
 @lru_cache
 def without_counters(folder: str = TOPOLOGY) -> tuple[str, ...]:
-    """Return the folder if it holds no folder of counters; otherwise everything in it that is none and holds none."""
+    """Return the files and folders below this folder that can be shown without any folder of COUNTERS.
+
+    That is the folder itself if it contains none, at any depth.
+    """
     try:
         with os.scandir(folder) as entries:
             inner = [(each.path, each.name, each.is_dir(follow_symlinks=False)) for each in entries]

@@ -92,8 +92,8 @@ ROUNDS = 40_000
 """Rounds of arithmetic in one call, which take some hundred microseconds. That is long enough for starting the threads
 to cost little, and short enough for some calls not to be interrupted by the scheduler."""
 READ_BYTES = 16 << 20
-"""Fewest bytes that each thread reads in one call, in whole passes over its data. With so many, starting the threads
-costs little."""
+"""Least number of bytes that each thread reads in one call, always in whole passes over its data. Starting the threads
+costs little beside reading this many."""
 SECONDS, LEAST_CALLS = 0.3, 20
 """Seconds for which the calls of one loop are timed, and the least number of calls. The fastest call counts."""
 BEYOND = 4

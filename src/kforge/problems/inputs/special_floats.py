@@ -39,7 +39,7 @@ SHARE, SHARE_OF_HUGE = 1 / 8, 1 / 64
 """SHARE: share of the elements of an input that are replaced. SHARE_OF_HUGE: share that very large numbers replace; it
 is smaller, because in a sum such a number hides the effect of all others."""
 MOST_USED = 24
-"""Most numbers that are used in a case. If there are more, so many random ones of them are used."""
+"""Most numbers that are used in a case. If more are known, this many of them are chosen at random."""
 BEYOND = 1.5
 """Half of the positions get this many times a number, because the number may be a limit."""
 ORDINARY = (-1.0, 0.0, 0.5, 1.0, 2.0)

@@ -52,7 +52,8 @@ COMPLEX = (Symmetry(1, conjugates=True), Symmetry(-1, conjugates=True), *REAL)
 
 
 def symmetry_of(given: Tensor) -> Symmetry | None:
-    """Return the symmetry that all square matrices in a real or complex tensor have; None if there is none."""
+    """Return the symmetry that all square matrices in a real or complex tensor have; None if they have no
+    symmetry in common."""
     if given.dim() < 2 or not given.numel() or not given.shape[-1] == given.shape[-2] > 1:
         return None
     if not (given.is_floating_point() or given.is_complex()):

@@ -112,8 +112,10 @@ def _entry(file: Path) -> Entry:
 
 
 def _sidecar(file: Path, tree: ast.Module) -> Path | None:
-    """Return the file of cases that a problem reads; None if there is none. It is a JSON file beside the problem that
-    the source names, or one with the problem's own name if the source mentions the suffix `.json` or `.jsonl`."""
+    """Return the JSON file of cases beside a problem that the problem reads; None if it reads none.
+
+    The source names the file, or mentions `.json` or `.jsonl`; then the file has the problem's own name.
+    """
     named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     for beside in sorted(file.parent.glob("*.json")) + sorted(file.parent.glob("*.jsonl")):
         if beside.name in named or (beside.stem == file.stem and {".json", ".jsonl"} & named):

@@ -2,7 +2,7 @@
 
 As in torch, the first NaN comes before every number. Its position is counted from the end of the row while threads
 compare positions: such a number is negative, and so comes before the position of an infinity. A NaN is found by its
-bits where a compiler may assume that there is none (`Dialect.is_nan`), and no comparison depends on one.
+bits if the compiler may assume that no number is a NaN (`Dialect.is_nan`), and no comparison has a NaN as an operand.
 """
 
 from __future__ import annotations
