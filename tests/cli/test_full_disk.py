@@ -120,9 +120,10 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_space(
     assert run["said"][0].endswith("No space left on device"), run
     assert not [name for name in run["files"] if name.endswith(("attempt.json", ".tmp"))]
 
-    assert again["status"] == 0, again
     document = json.loads(again["stdout"])
-    assert [attempt["state"] for attempt in document["attempts"]] == ["correct"]
+    assert [attempt["state"] for attempt in document["attempts"]] == ["correct"], again
+    # calling so small a kernel may take longer than torch's operators, which is another reason for status 1
+    assert again["status"] == (1 if document["best"]["findings"]["eager"] == "slower" else 0), again
     assert len([name for name in again["files"] if name.endswith(".reply.json")]) == 1, "the model was asked once"
 
 

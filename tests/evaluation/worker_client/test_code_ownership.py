@@ -26,6 +26,7 @@ from kforge.evaluation.worker_client.code_ownership import (
     census,
     owner,
     positions,
+    working,
 )
 from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy, Problem, Rejected, Trace
 
@@ -142,6 +143,13 @@ def test_the_driver_of_a_kernel_device_does_only_the_programs_own_work() -> None
     moments = [f"{packages}/weaver/_weaver.so", "/usr/lib/libloom.so.2", "/usr/lib/libm.so.6", "", torch.__file__]
     assert census(moments) == Trace(authored=1, library=2, neither=2)
     assert census(moments, ("/weaver/", "libloom")) == Trace(authored=3, library=1, neither=1)
+
+
+def test_a_thread_that_waits_in_openmp_does_not_work() -> None:
+    packages = Path(sysconfig.get_path("purelib")).resolve()
+    waiting = [f"{packages}/torch/lib/libgomp.so.1", "/usr/lib/libgomp.so.1.0.0", "/lib/libomp.so.5", "libiomp5.so"]
+    at_work = [torch.__file__, "/tmp/libgompertz.so", "/usr/lib/libm.so.6"]
+    assert working([*waiting, *at_work]) == at_work
 
 
 def test_a_share_needs_moments() -> None:

@@ -49,7 +49,7 @@ from kforge.evaluation.timing.race import Duration, Race
 from kforge.evaluation.timing.statistics import chained_speedup, widened
 from kforge.evaluation.timing.timed_outputs import TimedOutputs
 from kforge.evaluation.worker_client.client import OUT_OF_MEMORY, Fault, WorkerClient
-from kforge.evaluation.worker_client.code_ownership import WRITABLE_CODE, census
+from kforge.evaluation.worker_client.code_ownership import WRITABLE_CODE, census, working
 from kforge.evaluation.worker_client.orders import BaselineFailedError
 from kforge.records import Comparison, Correct, Rejected, RuntimeFailure, Timing, Trace
 
@@ -297,8 +297,10 @@ class Pipeline:
         # a driver may run kernels in memory that is writable, too
         own = () if elsewhere is None else (*elsewhere.driver, WRITABLE_CODE)
         calls = math.ceil(TRACED_BLOCK_SECONDS / float(np.median(samples.candidate)))
-        self.trace = census(self._looks(client, calls, elsewhere), own)
-        while_timed = census(samples.whereabouts, own)
+        files, timed = self._looks(client, calls, elsewhere), samples.whereabouts
+        if elsewhere is not None:
+            files, timed = working(files), working(timed)
+        self.trace, while_timed = census(files, own), census(timed, own)
         if elsewhere is not None:
             # launching a small kernel takes longer than running it, so all code outside of libraries counts as its own
             traces = [trace for trace in (self.trace, while_timed) if trace.total >= LEAST_TRACE_SAMPLES]
@@ -380,7 +382,7 @@ class Pipeline:
             patience = min(patience, max(self.workers.setup.timing_cap, LEAST_TRACE_PATIENCE))
         start = time.monotonic()
         while (spent := time.monotonic() - start) < patience:
-            counted = census(found).telling if elsewhere is None else len(found)
+            counted = census(found).telling if elsewhere is None else len(working(found))
             enough = spent >= TRACE_SECONDS[track] and counted >= TELLING_SAMPLES[track]
             if enough or len(found) >= TRACE_SAMPLES[track]:
                 break

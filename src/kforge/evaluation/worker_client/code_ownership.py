@@ -34,6 +34,8 @@ _NUMERICS = re.compile(r"blas|lapack|mkl|dnnl|fftw|armpl|eigen|tbb", re.IGNORECA
 """Names of system libraries that compute. Other system libraries (libc, OpenMP, the loader) serve any program."""
 _SERVANTS = re.compile(r"libtorch_python|libc10|lib(?:g|i|)omp[-.\d]|libstdc|libgcc", re.IGNORECASE)
 """Files of Python packages that serve any program: bindings, allocators, threads."""
+_OPENMP = re.compile(r"lib(?:g|i)?omp[-.\d]")
+"""Names of OpenMP's runtime. Its threads spin there while they wait for the next parallel loop."""
 _IN_USER_CODE = "-1"
 """The number in /proc/PID/task/TID/syscall for a thread that is not in a system call."""
 _SYSTEM_CALL = {"x86_64": b"\x0f\x05", "aarch64": b"\x01\x00\x00\xd4"}.get(platform.machine())
@@ -158,6 +160,15 @@ def census(files: Iterable[str], own: Collection[str] = ()) -> Trace:
     """Count the samples by the owner of their file. A file whose path contains one of `own` is the program's own."""
     owners = ["authored" if any(part in file for part in own) else owner(file) for file in files]
     return Trace(authored=owners.count("authored"), library=owners.count("library"), neither=owners.count("neither"))
+
+
+def working(files: Iterable[str]) -> list[str]:
+    """Return the samples without threads in OpenMP's runtime, which wait there for torch's next parallel loop.
+
+    Where all code outside of libraries counts as the program's own, such waiting would count for it: a program that
+    left all work to torch had three samples there for each sample in torch.
+    """
+    return [file for file in files if not _OPENMP.match(Path(file).name)]
 
 
 def owner(file: str) -> Owner:
