@@ -179,10 +179,13 @@ def evaluate(judge: Judge, folder: Path, source: str) -> Evaluation:
 
 @pytest.mark.quiet
 def test_a_large_speedup_that_stays_is_believed(judge: Judge, tmp_path: Path) -> None:
-    found = evaluate(judge, tmp_path, HONEST)
-    assert found.correct is not None
-    doubt = found.correct.timing.comparisons[0].doubt
-    if "quarantined" in found.labels:
+    for _ in range(TRIES):
+        found = evaluate(judge, tmp_path, HONEST)
+        assert found.correct is not None
+        doubt = found.correct.timing.comparisons[0].doubt
+        if "quarantined" not in found.labels:
+            break  # otherwise something used the processors during a repetition
+    else:
         give_up(str(doubt))
     assert "replicated" in found.labels or "busy_machine" in found.labels
     assert doubt is None or "busy_machine" in found.labels
