@@ -31,6 +31,8 @@ KEYS = 32
 """Most keys that are in shared memory at a time."""
 WIDEST = 256
 """Most channels of a query. A thread keeps them in its own memory."""
+LONG = 256
+"""Most keys whose weighted values are added up one after another."""
 LOWEST = -3e38
 """Initial value of the largest score so far. It is finite, so that a score of minus infinity adds zero and not NaN."""
 
@@ -78,6 +80,10 @@ class _Body:
     ) -> None:
         self.code, self.form, self.strides, self.blocks = code, form, strides, blocks
         self.keys = max(1, min(KEYS, code.dialect.shared_bytes // (2 * 4 * form.width)))
+        self.by_block = form.keys > LONG
+        """Whether the sums over each block of keys are computed alone, and then added to those of the earlier blocks.
+        This keeps the rounding error small, but doubles the memory for sums."""
+        self.sums, self.total = ("block_sums", "block_total") if self.by_block else ("sums", "total")
 
     def write(self) -> None:
         code, form, width = self.code, self.form, self.form.width
@@ -97,7 +103,14 @@ class _Body:
             code.assign("sums[c]", "0.0f")
         code.var("largest", "float32", code.dialect.number(LOWEST))
         code.var("total", "float32", "0.0f")
+        if self.by_block:
+            code.array("float32", self.sums, width)
         with code.loop("first", form.keys, "0", self.keys):
+            if self.by_block:
+                code.let("largest_before", "float32", "largest")
+                code.var(self.total, "float32", "0.0f")
+                with code.loop("c", width, unroll=True):
+                    code.assign(f"{self.sums}[c]", "0.0f")
             with code.loop("n", self.keys * width, THREAD_INDEX, QUERIES):
                 code.let("place", "int32", f"first + n / {width}")
                 code.let("c", "int32", f"n % {width}")
@@ -112,6 +125,11 @@ class _Body:
             with code.loop("k", self.keys):
                 code.let("place", "int32", "first + k")
                 self._one_key(keys, values)
+            if self.by_block:
+                code.let("kept", "float32", expression(code, "exp", ["(largest_before - largest)"]))
+                code.assign("total", code.dialect.multiply_add("total", "kept", self.total))
+                with code.loop("c", width, unroll=True):
+                    code.assign("sums[c]", code.dialect.multiply_add("sums[c]", "kept", f"{self.sums}[c]"))
             code.barrier()
 
     def _one_key(self, keys: str, values: str) -> None:
@@ -126,10 +144,10 @@ class _Body:
             code.let("fewer", "float32", expression(code, "exp", ["(largest - larger)"]))
             code.let("weight", "float32", expression(code, "exp", ["(score - larger)"]))
             code.assign("largest", "larger")
-            code.assign("total", "total * fewer + weight")
+            code.assign(self.total, f"{self.total} * fewer + weight")
             with code.loop("c", width, unroll=True):
                 element = f"weight * {values}[k * {width} + c]"
-                code.assign("sums[c]", code.dialect.multiply_add("sums[c]", "fewer", element))
+                code.assign(f"{self.sums}[c]", code.dialect.multiply_add(f"{self.sums}[c]", "fewer", element))
 
     def _score(self, keys: str) -> None:
         """Write the product of the query and a key, in four partial sums if the width allows it. Shorter sums lose

@@ -18,7 +18,7 @@ from kforge.smith.languages.indices import block_of, summed, times
 from kforge.smith.languages.simt.code import Code, Value, all_of
 from kforge.smith.languages.simt.dialect import GROUP_INDEX, THREAD_INDEX, Kernel
 from kforge.smith.languages.simt.tails import tail_of
-from kforge.smith.languages.simt.teams import FILLED, PIECE
+from kforge.smith.languages.simt.teams import FILLED
 from kforge.smith.languages.simt.windows import MOST
 from kforge.smith.patterns.products import product_of
 
@@ -38,6 +38,8 @@ STEP = 16
 """Number of elements of the inner axis that are in shared memory at a time. Large tiles use half as many."""
 PADDING = 4
 """Unused words after each line in shared memory. They avoid bank conflicts between threads that write a column."""
+PIECE = 256
+"""Number of elements of the inner axis in a piece of a long sum. Fewer would cost more additions."""
 LONG = 4 * PIECE
 """Most elements of the inner axis that are added up without pieces, because pieces need twice as many registers for the
 sums. With this many elements, the rounding error is still a third of the tolerance for float32."""
