@@ -86,7 +86,7 @@ def measure(source: str, folder: Path) -> dict[str, float]:
     path.write_text(source)
     instance = instantiate(problems.load(path))
     program: dict[str, Any] = {"__name__": "program"}
-    text = write(instance.problem, trace(instance), Cpp(), CppPlan(matrix=3))
+    text = write(instance.problem, trace(instance), Cpp(), CppPlan(matrix=3)).source
     exec(compile(text, "program.py", "exec"), program)  # noqa: S102 - the smith's program
     model, own = instance.make_model(), program["ModelNew"]()
     own.load_state_dict(model.state_dict())

@@ -158,7 +158,7 @@ def programs_of(problem: Problem, platform: str, plans: list[Plan]) -> Programs:
     programs: dict[str, str] = {}
     for plan in plans:
         if plan.kernels:
-            source = write(problem, rewritten if plan.algebra else graph, language, plan)
+            source = write(problem, rewritten if plan.algebra else graph, language, plan).source
             if source not in programs.values():
                 programs[differences(plan, language) or "first"] = source
     return programs

@@ -226,6 +226,22 @@ def test_without_a_kernel_language_it_is_the_module(load: Callable[[str], tuple[
     assert "class ModelNew(Model)" in candidate.source
 
 
+@pytest.mark.parametrize("forward", ["torch.fft.rfft(x).real", "torch.relu(x.bfloat16() + 1)"])
+def test_without_a_kernel_it_is_the_module_in_other_words(
+    smith: Smith, load: Callable[[str], tuple[Problem, Workload]], forward: str
+) -> None:
+    answer = smith.write(*load(forward))
+    assert answer.candidate is not None
+    assert "inline" not in answer.candidate.source
+    assert answer.unchanged is not None
+    assert "leaves all of them to torch" in answer.unchanged
+
+
+def test_a_kernel_for_a_part_is_a_result(smith: Smith, load: Callable[[str], tuple[Problem, Workload]]) -> None:
+    answer = smith.write(*load("torch.fft.rfft(torch.relu(x + 1)).real"))
+    assert answer.unchanged is None
+
+
 def test_it_cannot_follow_what_somebody_else_recommends(
     smith: Smith, load: Callable[[str], tuple[Problem, Workload]]
 ) -> None:

@@ -85,7 +85,7 @@ def test_they_are_as_exact_as_the_librarys(
     tmp_path: Path, as_exact_as_the_library: Any, tails: tuple[str, ...]
 ) -> None:
     instance, graph = loaded(tmp_path, list(DIRECT.values()), tails)
-    source = write(instance.problem, graph, Cpp(), CppPlan())
+    source = write(instance.problem, graph, Cpp(), CppPlan()).source
     assert source.count("    DirectConvolution<") == len(DIRECT), "nothing is left to torch"
     assert source.count('extern "C"') == len(DIRECT), "a tail is a part of its kernel"
     as_exact_as_the_library(instance, source, DIRECT)
@@ -94,4 +94,4 @@ def test_they_are_as_exact_as_the_librarys(
 @pytest.mark.parametrize("call", LEFT_ALONE.values(), ids=LEFT_ALONE)
 def test_what_the_library_does_as_well_is_left_to_it(tmp_path: Path, call: tuple[str, str]) -> None:
     instance, graph = loaded(tmp_path, [call])
-    assert "DirectConvolution" not in write(instance.problem, graph, Cpp(), CppPlan())
+    assert "DirectConvolution" not in write(instance.problem, graph, Cpp(), CppPlan()).source

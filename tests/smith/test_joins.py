@@ -116,7 +116,7 @@ def test_gradients_of_other_shapes_stay(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "problem.py").write_text(PROBLEM)
     instance = instantiate(problems.load(tmp_path / "problem.py"))
     graph, _ = simplify(trace(instance))
-    source = write(instance.problem, graph, Cpp())
+    source = write(instance.problem, graph, Cpp()).source
     assert source.count(", out=") == 3
     program: dict[str, Any] = {"__name__": "program"}
     exec(compile(source, "program.py", "exec"), program)

@@ -99,7 +99,7 @@ def all_cases(load: Callable[[str], Instance]) -> tuple[Instance, Graph]:
 
 
 def written(instance: Instance, graph: Graph, matrix: int) -> str:
-    return write(instance.problem, graph, Cpp(), CppPlan(matrix=matrix))
+    return write(instance.problem, graph, Cpp(), CppPlan(matrix=matrix)).source
 
 
 def own_kernels(source: str) -> int:

@@ -284,7 +284,7 @@ def batches(
         chosen = to_test[number * AT_ONCE : (number + 1) * AT_ONCE]
         problems_of = [loaded(PLANS[index][0], tmp_path_factory.mktemp("problem")) for index in chosen]
         sources = [
-            write(problem, trace(instance), Cpp(), PLANS[index][1])
+            write(problem, trace(instance), Cpp(), PLANS[index][1]).source
             for index, (problem, instance) in zip(chosen, problems_of, strict=True)
         ]
         made = zip(chosen, sources, problems_of, compiled_together(sources), strict=True)
@@ -326,7 +326,7 @@ def test_what_is_not_a_number_stays(tmp_path: Path) -> None:
     problem = problems.load(path)
     instance = instantiate(problem)
     written: dict[str, Any] = {"__name__": "candidate"}
-    source = write(problem, trace(instance), Cpp())
+    source = write(problem, trace(instance), Cpp()).source
     exec(compile(source, "candidate.py", "exec"), written)
     inputs = instance.inputs(0)
     ours, theirs = written["ModelNew"]()(*inputs), instance.make_model()(*inputs)
@@ -344,7 +344,7 @@ def test_positions_are_those_of_the_first_nan(packet: str, length: int, tmp_path
     path.write_text(problem_text(f"torch.randn{tuple(x.shape)}, torch.randn{tuple(x.t().shape)}", forward, ""))
     problem = problems.load(path)
     written: dict[str, Any] = {"__name__": "candidate"}
-    source = write(problem, trace(instantiate(problem)), Cpp())
+    source = write(problem, trace(instantiate(problem)), Cpp()).source
     exec(compile(source, "candidate.py", "exec"), written)
     assert "torch.ops" not in source
     y = x.t().contiguous()
@@ -361,7 +361,7 @@ def test_rows_that_do_not_wait_for_their_sums_or_do_not_fit_have_no_lanes(
     case: str, lanes: int, tmp_path: Path
 ) -> None:
     problem, instance = loaded(case, tmp_path)
-    source = write(problem, trace(instance), Cpp(), CppPlan(lanes=lanes))
+    source = write(problem, trace(instance), Cpp(), CppPlan(lanes=lanes)).source
     assert source.count("first + lane") == (case == "softmax")  # the largest, but not the sum of exponentials
 
 
@@ -385,7 +385,7 @@ def in_triton(
         problem, instance = loaded(case, folder, TRITON_CASES)
         torch.manual_seed(0)
         state = instance.make_model().state_dict()
-        programs[case] = (write(problem, trace(instance), Triton()), state, [instance.inputs(0)])
+        programs[case] = (write(problem, trace(instance), Triton()).source, state, [instance.inputs(0)])
     got = interpret(programs)
     return {case: (programs[case], got[case]) for case in programs}
 
@@ -408,7 +408,7 @@ def test_inputs_of_another_shape_go_to_the_module_itself(tmp_path: Path) -> None
     path.write_text(problem_text(*CASES["softmax"]))
     problem = problems.load(path)
     written: dict[str, object] = {"__name__": "candidate"}
-    exec(write(problem, trace(instantiate(problem)), Cpp()), written)
+    exec(write(problem, trace(instantiate(problem)), Cpp()).source, written)
     x = torch.randn(2, 5)
     assert torch.equal(written["ModelNew"]()(x), torch.softmax(x, -1))  # type: ignore[operator]
 
@@ -429,7 +429,7 @@ def test_scans_are_left_to_torch_where_a_language_has_none(tmp_path: Path) -> No
             scan = b.scan(function, b.map("mul", "x", 2.0), 1, ScanMode(backwards, exclusive))
             graph = Graph(b.nodes, (b.map("maximum", scan, -9.0),))
             written: dict[str, object] = {"__name__": "candidate"}
-            source = write(problems.load(path), graph, WithoutScans())
+            source = write(problems.load(path), graph, WithoutScans()).source
             assert "torch.cum" in source
             exec(source, written)
             x = torch.randn(4, 6, 5)
@@ -449,7 +449,7 @@ def test_where_logarithms_of_sums_cancel_nothing_is_left(shape: str, tmp_path: P
     problem = problems.load(path)
     written: dict[str, object] = {"__name__": "candidate"}
     graph, _ = simplify(trace(instantiate(problem)), Cpp().rules)
-    exec(write(problem, graph, Cpp()), written)
+    exec(write(problem, graph, Cpp()).source, written)
     program = written["ModelNew"]()  # type: ignore[operator]
     x = instantiate(problem).inputs(0)[0]
     axis = x.dim() - 1 if "1)" in forward else 0

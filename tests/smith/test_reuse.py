@@ -64,7 +64,7 @@ def written(folder: Path, forward: str) -> tuple[Instance, str]:
     path = folder / "problem.py"
     path.write_text(PROBLEM.format(forward=forward))
     instance = instantiate(problems.load(path))
-    return instance, write(instance.problem, trace(instance), Cpp(), CppPlan())
+    return instance, write(instance.problem, trace(instance), Cpp(), CppPlan()).source
 
 
 def test_what_is_written_over_is_as_exact(tmp_path: Path, as_exact_as_the_library: Any) -> None:

@@ -66,7 +66,7 @@ def loaded(folder: Path, *forward: str) -> tuple[Instance, Graph]:
 
 def test_they_are_as_exact_as_the_librarys(tmp_path: Path, as_exact_as_the_library: Any) -> None:
     instance, graph = loaded(tmp_path, *TINY.values())
-    source = write(instance.problem, graph, Cpp(), CppPlan())
+    source = write(instance.problem, graph, Cpp(), CppPlan()).source
     assert source.count("    tiny_product<") == len(TINY), "nothing is left to torch"
     as_exact_as_the_library(instance, source, TINY)
 
@@ -74,4 +74,4 @@ def test_they_are_as_exact_as_the_librarys(tmp_path: Path, as_exact_as_the_libra
 @pytest.mark.parametrize("forward", LEFT_ALONE)
 def test_what_is_few_or_large_is_left_to_the_library(tmp_path: Path, forward: str) -> None:
     instance, graph = loaded(tmp_path, forward)
-    assert "tiny_product" not in write(instance.problem, graph, Cpp(), CppPlan())
+    assert "tiny_product" not in write(instance.problem, graph, Cpp(), CppPlan()).source

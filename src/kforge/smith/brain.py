@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from kforge.errors import NothingLeft
 from kforge.problems.instance import instantiate
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph
     from kforge.smith.plan import Move
 
+ALL_LEFT = "the built-in generator has no kernel for these operators and types, and leaves all of them to torch"
+"""Why a program without kernels is no result."""
 LABEL = "algebraic"
 """Label of a program whose graph was changed by an algebraic rule: it computes the same result by other operations."""
 
@@ -47,6 +49,16 @@ def _in_turn(method: Callable[Concatenate[Smith, P], T]) -> Callable[Concatenate
             return method(self, *arguments, **named)
 
     return in_turn
+
+
+class _Made(NamedTuple):
+    """A program, and how it was made."""
+
+    source: str
+    rules: tuple[str, ...]
+    """Names of the rules that rewrote the graph."""
+    why_unchanged: str | None
+    """Why the program does only what the original module does; None if it does something else."""
 
 
 class Smith:
@@ -183,30 +195,31 @@ class Smith:
         `no_kernels` is the reason to report if the plan switches kernels off, so that the program is the unchanged
         module.
         """
-        source, rules = self._program(problem, plan)
-        candidate = Candidate(source=source, platform=self.platform.manifest.name)
+        made = self._program(problem, plan)
+        candidate = Candidate(source=made.source, platform=self.platform.manifest.name)
         return Answer(
             candidate=candidate,
             requests=(f"{NAME}:{candidate.digest[:16]}",),
             usage=Usage(),
-            labels=(LABEL,) if not ALGEBRAIC.isdisjoint(rules) else (),
-            unchanged=self._why_no_kernels(problem) or (no_kernels if not plan.kernels else None),
+            labels=(LABEL,) if not ALGEBRAIC.isdisjoint(made.rules) else (),
+            unchanged=made.why_unchanged or (no_kernels if not plan.kernels else None),
         )
 
     def _source(self, problem: Problem, plan: Plan) -> str:
-        return self._program(problem, plan)[0]
+        return self._program(problem, plan).source
 
-    def _program(self, problem: Problem, plan: Plan) -> tuple[str, tuple[str, ...]]:
-        """Return the program's source for this plan, and the names of the rules that rewrote its graph."""
+    def _program(self, problem: Problem, plan: Plan) -> _Made:
+        """Return the program for this plan."""
         if (reason := self._why_no_kernels(problem)) is not None or not plan.kernels:
-            return f"{plan.line()}\n{program.unchanged(problem, reason or '')}", ()
+            return _Made(f"{plan.line()}\n{program.unchanged(problem, reason or '')}", (), reason)
         graph, rules = self._graph(problem), tuple[str, ...]()
         assert self.language is not None
         assert not isinstance(graph, Untraceable)
         if plan.algebra and self._rewrites:
             graph, rules = simplify(graph, self.language.rules)
         said = f"# Rewritten by: {', '.join(rules)}\n" if rules else ""
-        return f"{plan.line()}\n{said}{program.write(problem, graph, self.language, plan)}", rules
+        written = program.write(problem, graph, self.language, plan)
+        return _Made(f"{plan.line()}\n{said}{written.source}", rules, None if written.is_own or rules else ALL_LEFT)
 
     def _why_no_kernels(self, problem: Problem) -> str | None:
         """Return why no plan can give kernels for this problem, or None if kernels are possible."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import keyword
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforge.smith.fusion.joins import Joins
 from kforge.smith.fusion.regions import Region, partition, tails
@@ -36,6 +36,14 @@ NAMES = {
 NO_GRADIENTS = "with torch.no_grad():"
 
 
+class Program(NamedTuple):
+    """The source of a candidate, and whether it does anything by itself."""
+
+    source: str
+    is_own: bool
+    """Whether it launches kernels, or joins matrix products. If not, it calls torch's operators as the module does."""
+
+
 class _ProgramWriter:
     """Writes one candidate: orders the nodes of a graph, lets the language write kernels, and writes `forward`."""
 
@@ -54,8 +62,11 @@ class _ProgramWriter:
         self.joins = Joins(self.graph, lambda node: language.call("own", node, None, self.context) is None)
         self.steps: list[str] = []
 
-    def text(self) -> str:
+    def program(self) -> Program:
         self._order()
+        return Program(self._text(), is_own=bool(self.kernels or self.joins.parts))
+
+    def _text(self) -> str:
         library = self.language.library(self.kernels) if self.kernels else ""
         parts = [model_source(self.problem), self._imports(), library, self._program()]
         return "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
@@ -271,9 +282,9 @@ class _ProgramWriter:
         return f"{value}.clone()" if base.kind in ("input", "parameter") else value
 
 
-def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None = None) -> str:
-    """Return the source of a candidate that computes this graph."""
-    return _ProgramWriter(problem, graph, language, plan or language.plan()).text()
+def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None = None) -> Program:
+    """Return a candidate that computes this graph."""
+    return _ProgramWriter(problem, graph, language, plan or language.plan()).program()
 
 
 def unchanged(problem: Problem, reason: str = "") -> str:

@@ -81,7 +81,7 @@ def test_its_example_has_a_kernel_that_can_be_called() -> None:
 
 def test_the_built_in_generator_writes_kernels_that_can_be_called() -> None:
     problem = problems.load(EXAMPLE / "reference.py")
-    program = write(problem, trace(instantiate(problem)), Simt(dialect_of("sycl")), SimtPlan())
+    program = write(problem, trace(instantiate(problem)), Simt(dialect_of("sycl")), SimtPlan()).source
     (source,) = kernel_sources(program, "sycl")
     found = declarations.parse(source)
     assert found

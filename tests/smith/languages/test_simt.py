@@ -140,7 +140,7 @@ def simplified(problem: str, dialect: str) -> Graph:
 
 def written(problem: Problem, dialect: str, plan: SimtPlan) -> tuple[Instance, str]:
     graph = simplified(problem.source, dialect)
-    return traced(problem.source)[0], write(problem, graph, Simt(dialect_of(dialect)), plan)
+    return traced(problem.source)[0], write(problem, graph, Simt(dialect_of(dialect)), plan).source
 
 
 def skip_without_compiler(dialect: str) -> None:

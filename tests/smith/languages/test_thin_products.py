@@ -104,7 +104,7 @@ def loaded(shapes: str, forward: str, folder: Path) -> Instance:
 
 
 def program(instance: Instance) -> str:
-    return write(instance.problem, trace(instance), Triton(), TritonPlan(split=2))
+    return write(instance.problem, trace(instance), Triton(), TritonPlan(split=2)).source
 
 
 def not_finite(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -204,7 +204,7 @@ def multiplied(batches: int, rows: int, inner: int, columns: int, split: int = 1
     operator = "aten.bmm.default" if batches > 1 else "aten.mm.default"
     product = b.call("product", operator, ([x, y], {}), (*around, rows, columns), "float32")
     problem = Problem(name="given", source="import torch\nclass Model(torch.nn.Module): pass\n")
-    source = write(problem, Graph(b.nodes, (product,)), Triton(), TritonPlan(split=split))
+    source = write(problem, Graph(b.nodes, (product,)), Triton(), TritonPlan(split=split)).source
     ast.parse(source)
     return source
 

@@ -274,7 +274,7 @@ CALLS = {**PRODUCTS, **VECTORS, **TINY, **WINDOWS, **STRIPS, **CONVOLUTIONS}
 
 def program(graph: Graph, plan: TritonPlan = ALWAYS, *, by_rules: bool = False) -> str:
     graph = simplify(graph, Triton.rules)[0] if by_rules else graph
-    return write(PROBLEM, graph, Triton(), plan)
+    return write(PROBLEM, graph, Triton(), plan).source
 
 
 @pytest.fixture(scope="module")

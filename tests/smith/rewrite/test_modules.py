@@ -129,7 +129,7 @@ def test_what_is_written_of_a_rewritten_graph_is_right(case: str, tmp_path: Path
     instance = instantiate(problem)
     graph, applied = simplify(trace(instance))
     assert expected <= set(applied)
-    source = write(problem, graph, Cpp())
+    source = write(problem, graph, Cpp()).source
     written: dict[str, object] = {"__name__": "candidate"}
     exec(compile(source, "candidate.py", "exec"), written)
     model = instance.make_model()
