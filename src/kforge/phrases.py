@@ -9,7 +9,7 @@ from kforge.records import Correct, Mismatch, Rejected, RuntimeFailure, times
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kforge.records import Attempt, Comparison, Usage, Verdict
+    from kforge.records import Attempt, Comparison, Timing, Usage, Verdict
 
 BASELINES = {"eager": "eager", "compile": "torch.compile"}
 """The baselines as users know them, by the names in records."""
@@ -72,6 +72,12 @@ def figures(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield from map(figure, comparisons)
 
 
+def pace(timing: Timing) -> str:
+    """Describe how long a call takes. Where the measurement is in doubt, it is only what was seen."""
+    said = f"{duration(timing.seconds.median)} a call"
+    return f"{said} seen" if timing.comparisons[0].doubt is not None else said
+
+
 def brief(comparison: Comparison) -> str:
     """Describe a speedup in a few words, with its 95 % interval."""
     baseline = BASELINES[comparison.baseline]
@@ -87,7 +93,7 @@ def detail(verdict: Verdict) -> str:
             timing = verdict.timing
             if timing is None:
                 return f"not timed: {verdict.untimed}"
-            return f"{brief(timing.comparisons[0])}, {duration(timing.seconds.median)} a call"
+            return f"{brief(timing.comparisons[0])}, {pace(timing)}"
         case RuntimeFailure():
             return f"{verdict.fault.replace('_', ' ')}: {verdict.reason}"
         case Rejected():

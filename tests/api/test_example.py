@@ -25,15 +25,15 @@ def test_a_transformer_with_forged_layers(root: Path, clean_environment: dict[st
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    finding = r"(faster|slower|cannot tell), \d+\.\d+x \(\d+\.\d+ to \d+\.\d+\)"
+    finding = r"(faster|slower|cannot tell), \d+\.\d+x \(\d+\.\d+ to \d+\.\d+\)|not measured; \d+\.\d+x seen"
     expected = [
-        f"layer 0: {finding}",
-        f"layer 2: {finding}",
+        f"layer 0: ({finding})",
+        f"layer 2: ({finding})",
         r"same output at \(8, 32, 64\)",
         r"same output at \(2, 32, 64\)",
         r"same output at \(3, 7, 64\)",
         "36 of 36 parameters moved",
-        "saved and loaded: ForgedTransformerEncoderLayer, (faster|slower|cannot tell)",
+        "saved and loaded: ForgedTransformerEncoderLayer, (faster|slower|cannot tell|not measured)",
     ]
     lines = done.stdout.splitlines()
     assert len(lines) == len(expected)

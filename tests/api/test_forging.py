@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import kforge
-from kforge import settings
+from kforge import phrases, settings
 from kforge.api import arguments
 from kforge.errors import InputError, NothingCorrect
 from kforge.problems.instance import instantiate
@@ -101,7 +101,7 @@ def test_a_drop_in_module(tmp_path: Path) -> None:
     assert isinstance(fast.receipt, Receipt)
     assert fast.receipt.platform == "null"
     assert isinstance(fast.speedup, Interval)
-    assert fast.finding in ("faster", "slower", "cannot tell")
+    assert fast.finding in ("faster", "slower", "cannot tell", "not measured")
     assert "library" in fast.labels
     assert fast.run.parent == tmp_path / "kforge-runs"
     assert "addmm" in (fast.run / "best.py").read_text()
@@ -115,17 +115,17 @@ def test_the_replicated_speedup_is_the_one_that_counts(tmp_path: Path) -> None:
     assert outcome is not None
     assert outcome.replication is not None
     assert fast.speedup == outcome.replication.comparisons[0].speedup
-    assert fast.finding == outcome.replication.comparisons[0].finding
+    assert fast.finding == phrases.finding(outcome.replication.comparisons[0])
 
 
-def with_finding(run: Path, low: float, high: float) -> Path:
-    """The run as it would be had its best program been that fast."""
+def with_finding(run: Path, low: float, high: float, doubt: str | None = None) -> Path:
+    """The run as it would be had its best program been that fast, or had that been seen only."""
     outcome = RunFolder.open(run).outcome()
     assert outcome is not None
     file = run / "attempts" / f"{outcome.best:03d}" / "attempt.json"
     attempt = json.loads(file.read_text())
     (comparison,) = attempt["evaluation"]["verdict"]["timing"]["comparisons"]
-    comparison.update(speedup={"median": (low + high) / 2, "low": low, "high": high}, doubt=None)
+    comparison.update(speedup={"median": (low + high) / 2, "low": low, "high": high}, doubt=doubt)
     file.write_text(json.dumps(attempt))
     sign(run, outcome.best)
     return run
@@ -148,12 +148,16 @@ def test_what_is_slower_is_not_used_and_what_is_unsure_is_said(forged: tuple[Pro
     assert slow.finding == "slower"
     assert slow._kforge_kernel.recipe is None
     assert torch.equal(slow(x), module(x))
-    with pytest.warns(kforge.SpeedWarning, match=r"not known whether it is faster: 1.10x \(0.90 to 1.30\)"):
+    with pytest.warns(kforge.SpeedWarning, match=r"not known whether it is faster: cannot tell, 1.10x \(0.90 to 1.30\)"):
         unsure = kforge.load(with_finding(run, 0.9, 1.3), module)
     assert unsure.finding == "cannot tell"
+    doubtful = r"not known whether it is faster: not measured; 2.00x seen \(a busy machine\)"
+    with pytest.warns(kforge.SpeedWarning, match=doubtful):
+        unmeasured = kforge.load(with_finding(run, 1.5, 2.5, "a busy machine"), module)
+    assert unmeasured.finding == "not measured"
     fast = kforge.load(with_finding(run, 1.5, 2.5), module)
     assert fast.finding == "faster"
-    for each in (unsure, fast):
+    for each in (unsure, unmeasured, fast):
         with torch.no_grad():
             torch.testing.assert_close(each(x), module(x))
         assert each._kforge_dispatch._bound.program is not None

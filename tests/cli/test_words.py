@@ -93,7 +93,7 @@ def test_a_repetition_that_was_disturbed_is_left_out_and_said() -> None:
 )  # fmt: skip
 def test_each_finding_has_its_headline(low: float, high: float, doubt: str | None, headline: str, figure: str) -> None:
     assert told(evaluated(compared(low, high, doubt=doubt))) == [
-        headline, f"  {figure}", "  2 ms a call", "  from the one evaluation by which it was chosen",
+        headline, f"  {figure}", f"  2 ms a call{' seen' if doubt else ''}", "  from the one evaluation by which it was chosen",
     ]  # fmt: skip
 
 

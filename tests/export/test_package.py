@@ -110,7 +110,7 @@ def test_a_package_holds_what_a_user_needs(solved: Callable[..., Solution], tmp_
     ]
     readme = (tmp_path / "out" / "README.md").read_text()
     assert solution.digest in readme
-    assert "over torch eager: 2.00x (1.90 to 2.10), faster" in readme
+    assert "2.00x over eager (95 % interval 1.90 to 2.10): faster" in readme
     proof = Proof.model_validate(json.loads((tmp_path / "out" / "receipt.json").read_text()))
     assert (proof.candidate, proof.evaluation) == (solution.candidate, solution.first)
 

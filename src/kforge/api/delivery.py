@@ -84,9 +84,10 @@ def report_of(run: RunFolder) -> Report:
         raise NothingCorrect(f"no attempt was correct; see {run.path}")
     if evaluation.correct.untimed is not None:
         about = evaluation.receipt, evaluation.labels, evaluation.correct.untimed
-        return Report(run.path, "cannot tell", None, *about)
+        return Report(run.path, "not measured", None, *about)
     eager = evaluation.correct.comparisons[0]
-    return Report(run.path, eager.finding, eager.speedup, evaluation.receipt, evaluation.labels, eager.doubt or "")
+    finding = eager.finding if eager.doubt is None else "not measured"
+    return Report(run.path, finding, eager.speedup, evaluation.receipt, evaluation.labels, eager.doubt or "")
 
 
 def build(module: ForgedModule) -> None:
@@ -130,12 +131,11 @@ def warn(report: Report, *, stacklevel: int) -> None:
             "original"
         )
         warnings.warn(text, FallbackWarning, stacklevel=stacklevel)
-    elif report.finding == "cannot tell":
+    elif report.finding in ("cannot tell", "not measured"):
         why = f" ({report.reason})" if report.reason else ""
-        seen = times(report.speedup) if report.speedup is not None else "it was not timed"
         text = (
-            f"the kernel is correct, but it is not known whether it is faster: {seen}{why}; the "
-            f"returned module runs it. `kforge verify {report.run}` measures it again"
+            f"the kernel is correct, but it is not known whether it is faster: {report}{why}; the returned module runs "
+            f"it. `kforge verify {report.run}` measures it again"
         )
         warnings.warn(text, SpeedWarning, stacklevel=stacklevel)
 

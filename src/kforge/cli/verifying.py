@@ -137,8 +137,7 @@ def _lines(which: str, verdict: Verdict) -> Iterator[str]:
         yield f"{which}: {words.state(verdict)}: {words.detail(verdict)}"
         return
     timing = verdict.timing
-    pace = f"{words.duration(timing.seconds.median)} a call" if timing is not None else f"not timed: {verdict.untimed}"
-    yield f"{which}: correct, {pace}"
+    yield f"{which}: correct, {words.pace(timing) if timing is not None else f'not timed: {verdict.untimed}'}"
     for line in words.figures(verdict.comparisons):
         yield f"  {line}"
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kforge.drop_in.calls import Calls
     from kforge.records import Interval, Receipt
 
-Finding = Literal["faster", "slower", "cannot tell", "no kernel found"]
+Finding = Literal["faster", "slower", "cannot tell", "not measured", "no kernel found"]
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,13 @@ class Report:
     receipt: Receipt | None = None
     labels: tuple[str, ...] = ()
     reason: str = ""
-    """Why no kernel was found, or why it is not known whether the kernel is faster. Empty otherwise."""
+    """Why no kernel was found, or why nothing is known about its speed. Empty otherwise."""
 
     def __str__(self) -> str:
         if self.speedup is None:
             return self.finding
+        if self.finding == "not measured":
+            return f"{self.finding}; {self.speedup.median:.2f}x seen"
         return f"{self.finding}, {times(self.speedup)}"
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from kforge import __version__
 from kforge.errors import NothingCorrect
 from kforge.export import runtime
-from kforge.records import Candidate, Correct, Evaluation, Proof, times
+from kforge.phrases import figures, pace
+from kforge.records import Candidate, Correct, Evaluation, Proof
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,11 +125,7 @@ class Solution:
         lines = [f"correct in {verdict.cases} cases; the error that came closest to its tolerance is {error}"]
         if verdict.timing is None:
             return [*lines, f"not timed: {verdict.untimed}"]
-        lines.append(f"{verdict.timing.seconds.median * 1e6:.4g} µs a call")
-        for each in verdict.comparisons:
-            doubt = f" ({each.doubt})" if each.doubt else ""
-            lines.append(f"over torch {each.baseline}: {times(each.speedup)}, {each.finding}{doubt}")
-        return lines
+        return [*lines, pace(verdict.timing), *figures(verdict.comparisons)]
 
     @property
     def made_by(self) -> str:

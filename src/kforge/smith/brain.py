@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kforge.smith.ir.graph import Graph
     from kforge.smith.plan import Move
 
-ALL_LEFT = "the built-in generator has no kernel for these operators and types, and leaves all of them to torch"
+ALL_LEFT = "the built-in generator writes no kernel for these operators and types here, and leaves all of them to torch"
 """Why a program without kernels is no result."""
 LABEL = "algebraic"
 """Label of a program whose graph was changed by an algebraic rule: it computes the same result by other operations."""

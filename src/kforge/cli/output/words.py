@@ -15,6 +15,7 @@ from kforge.phrases import (
     duration,
     figures,
     head_to_head,
+    pace,
     price,
     state,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "ended",
     "figures",
     "line",
+    "pace",
     "price",
     "remarks",
     "result",
@@ -94,8 +96,8 @@ def correctness(verdict: Correct) -> str:
     """Describe what was checked, and how long a call takes where that was measured."""
     error = f"largest error {verdict.max_error:.1e} of {verdict.tolerance:.1e} allowed"
     timing = verdict.timing
-    pace = f"{duration(timing.seconds.median)} a call" if timing is not None else f"not timed: {verdict.untimed}"
-    return f"correct: {verdict.cases} cases, {error}; {pace}"
+    said = pace(timing) if timing is not None else f"not timed: {verdict.untimed}"
+    return f"correct: {verdict.cases} cases, {error}; {said}"
 
 
 def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterator[str]:
@@ -109,7 +111,7 @@ def best(attempt: Attempt, reported: Correct, outcome: Outcome | None) -> Iterat
     yield _headline(attempt.index, reported.timing.comparisons[0])
     for said in figures(reported.timing.comparisons):
         yield f"  {said}"
-    yield f"  {duration(reported.timing.seconds.median)} a call"
+    yield f"  {pace(reported.timing)}"
     again = outcome.replication if outcome is not None else None
     if again is None:
         yield "  from the one evaluation by which it was chosen"
