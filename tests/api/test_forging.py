@@ -148,7 +148,9 @@ def test_what_is_slower_is_not_used_and_what_is_unsure_is_said(forged: tuple[Pro
     assert slow.finding == "slower"
     assert slow._kforge_kernel.recipe is None
     assert torch.equal(slow(x), module(x))
-    with pytest.warns(kforge.SpeedWarning, match=r"not known whether it is faster: cannot tell, 1.10x \(0.90 to 1.30\)"):
+    with pytest.warns(
+        kforge.SpeedWarning, match=r"not known whether it is faster: cannot tell, 1.10x \(0.90 to 1.30\)"
+    ):
         unsure = kforge.load(with_finding(run, 0.9, 1.3), module)
     assert unsure.finding == "cannot tell"
     doubtful = r"not known whether it is faster: not measured; 2.00x seen \(a busy machine\)"

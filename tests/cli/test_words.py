@@ -92,8 +92,9 @@ def test_a_repetition_that_was_disturbed_is_left_out_and_said() -> None:
     ],
 )  # fmt: skip
 def test_each_finding_has_its_headline(low: float, high: float, doubt: str | None, headline: str, figure: str) -> None:
+    pace = "2 ms a call" if doubt is None else "2 ms a call seen"
     assert told(evaluated(compared(low, high, doubt=doubt))) == [
-        headline, f"  {figure}", f"  2 ms a call{' seen' if doubt else ''}", "  from the one evaluation by which it was chosen",
+        headline, f"  {figure}", f"  {pace}", "  from the one evaluation by which it was chosen",
     ]  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class Likeness:
             with seeded(seed):
                 model = make_model()
             states.append({name: value.detach() for name, value in model.state_dict().items()})
-            outside.append(_outside_of_state(model))
+            outside.append(outside_of_state(model))
         first, other = states
         fixed = frozenset(name for name, value in first.items() if name in other and same(value, other[name]))
         originals: dict[tuple[tuple[int, ...], torch.dtype, float], list[str]] = {}
@@ -70,7 +70,7 @@ class Likeness:
         return cls(fixed, uniform, switches, frozenset(copies), zeros, _differ(*outside))
 
 
-def _outside_of_state(model: nn.Module) -> list[Any]:
+def outside_of_state(model: nn.Module) -> list[Any]:
     """Return the plain attributes of a module and its submodules, and the non-persistent buffers."""
     found: list[Any] = []
     for part in model.modules():

@@ -38,8 +38,8 @@ def test_integers_stay_within_the_range_that_was_seen(name: str, number: int, sh
         assert int(fresh.max()) <= 19
 
 
-@pytest.mark.parametrize("name", ["other_integers", "skewed_integers"])
-def test_integers_and_masks_that_are_data_change(name: str) -> None:
+@pytest.mark.parametrize(("name", "number"), [("other_integers", 0), ("skewed_integers", 1)])
+def test_integers_and_masks_that_are_data_change(name: str, number: int) -> None:
     for draw in (
         lambda: torch.randint(0, 9, (8, 16)),
         lambda: torch.randint(0, 9, (64,), dtype=torch.int32),
@@ -47,8 +47,15 @@ def test_integers_and_masks_that_are_data_change(name: str) -> None:
         lambda: torch.ones(8, 16, dtype=torch.bool),
         lambda: torch.randperm(40),
     ):
-        given, fresh = varied(draw, name)
+        given, fresh = varied(draw, name, number)
         assert not torch.equal(given, fresh)
+
+
+@pytest.mark.parametrize("draw", [lambda: torch.rand(8, 16) < 0.5, lambda: torch.randint(0, 9, (8, 16))])
+def test_now_and_then_all_are_alike(draw: Any) -> None:
+    alike = [varied(draw, "skewed_integers", seed=seed)[1].unique().numel() == 1 for seed in range(40)]
+    assert 2 <= sum(alike) <= 20
+    assert not any(varied(draw, "skewed_integers", 1, seed)[1].unique().numel() == 1 for seed in range(40))
 
 
 def test_masks_get_other_densities() -> None:
@@ -56,7 +63,7 @@ def test_masks_get_other_densities() -> None:
     densities = fresh.float().mean(1)
     assert densities.min() < 0.3
     assert densities.max() > 0.7
-    _, fresh = varied(lambda: torch.ones(64, 64, dtype=torch.bool), "skewed_integers")
+    _, fresh = varied(lambda: torch.ones(64, 64, dtype=torch.bool), "skewed_integers", 1)
     assert bool(fresh.all(1).any())
     assert bool((~fresh).all(1).any())
     _, fresh = varied(lambda: torch.ones(64, 64, dtype=torch.bool), "other_integers", 1)

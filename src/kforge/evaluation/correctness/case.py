@@ -29,6 +29,8 @@ OF_STATE = (SPECIAL, SPECIAL_FLOATS)
 weights change."""
 UNORDERED = "unordered"
 """Name of the case with unsorted inputs, if the given inputs are sorted but the module does not need that."""
+WHOLE_ROWS = (SPECIAL_FLOATS, "positive", "rising")
+"""Names of the cases with rows as no timed call has them otherwise."""
 WHOLE = (*DISCRETE, *SCALARS, *MARK_COUNTS, SPECIAL, LARGER, COPIED, UNORDERED)
 """Names of cases with other integers, masks, zeros, orders or Python numbers. Their inputs are drawn as a whole, even
 if they are large."""
@@ -78,6 +80,11 @@ class Case:
     def is_discrete(self) -> bool:
         """Whether integers, masks or zeros differ from the given ones."""
         return is_whole(self.name) or imposed_structure.is_imposed(self.name)
+
+    @property
+    def is_varied_when_timed(self) -> bool:
+        """Whether inputs are varied like this in some calls that are timed, or seem to be."""
+        return self.is_discrete or self.name in WHOLE_ROWS
 
     @property
     def must_be_finite(self) -> bool:

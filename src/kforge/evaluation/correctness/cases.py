@@ -170,11 +170,13 @@ class CaseSource:
         return special_integers(self.instance, self.sample(), self.structure)
 
     def _with_special(self) -> list[Variation]:
-        """Return the variations with special integers, of which the milder one has none below the range."""
+        """Return the variations with special integers: first with whole rows of them, and at last none below the
+        range."""
         current = [] if self.current_model is None else integers_of_buffers(self.current_model())
         milder = without_below(self._special, self.structure)
         every = [self._special, *([milder] if milder and milder != self._special else [])]
-        return [partial(with_special, special=special, current=current) for special in every]
+        whole_rows = partial(with_special, special=self._special, current=current, rows=True)
+        return [whole_rows, *(partial(with_special, special=special, current=current) for special in every)]
 
     def _special_floats(self) -> list[Distribution]:
         """Return the distributions with special floating-point numbers; none if no number may be special."""
@@ -367,7 +369,7 @@ class CaseSource:
     def learn(self, case: Case) -> None:
         """Note from a judged case which inputs were varied, and which odd rows timed inputs may have."""
         self.varied_scalars |= case.scalars
-        if case.is_discrete and self.cut is None:  # large inputs are timed as given
+        if case.is_varied_when_timed and self.cut is None:  # large inputs are timed as given
             self.taken[case.name, case.part] = replace(case, inputs=[], alike=None)
         if other_ranges.kind_of(case.name) == scalars.NEGATED:
             self.negated_scalars |= case.scalars

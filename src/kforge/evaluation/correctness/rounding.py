@@ -244,7 +244,7 @@ class _Leaves:
         errors = element_errors(one, theirs)
         right = errors <= (found.tolerance or 0.0)
         # rounding does not explain errors in a larger share of the elements
-        if index not in self.free and float((~right).double().mean()) > SHAKEN_SHARE:
+        if index not in self.free and int((~right).sum()) > max(1, SHAKEN_SHARE * right.numel()):
             return False
         self.unexplained[index] = errors.masked_fill_(right, 0.0)
         return True

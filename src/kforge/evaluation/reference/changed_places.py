@@ -20,6 +20,7 @@ from kforge.evaluation.reference.other_values import (
     is_long,
     is_mask,
     is_real_or_complex,
+    real_parameters,
     some_rows,
 )
 from kforge.evaluation.reference.weights import OF_TORCH
@@ -48,7 +49,7 @@ def changing_buffers(instance: Instance, model: nn.Module) -> list[str]:
     Real numbers are multiplied. In masks and in integer tables that the constructor draws, rows are exchanged, so that
     their range and permutations are kept. Numbers in ascending order may be edges of bins, and do not change.
     """
-    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    parameters = real_parameters(model)
     return [
         name
         for name, value in model.state_dict().items()

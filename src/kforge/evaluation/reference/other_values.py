@@ -51,6 +51,12 @@ def is_real_or_complex(value: Tensor) -> bool:
     return value.is_floating_point() or value.is_complex()
 
 
+def real_parameters(model: nn.Module) -> set[str]:
+    """Return the names of the parameters that are real or complex numbers. Masks and integers that are held as
+    parameters are treated as buffers."""
+    return {name for name, value in model.named_parameters(remove_duplicate=False) if is_real_or_complex(value)}
+
+
 def vary_constants(model: nn.Module, likeness: Likeness) -> list[str]:
     """Change all entries that every construction sets to the same values, by up to a quarter. Returns their names.
 
@@ -58,7 +64,7 @@ def vary_constants(model: nn.Module, likeness: Likeness) -> list[str]:
     kept. Constant buffers with several values are not changed, because they may be tables or masks. Of entries that are
     always equal to each other, all but the first are changed.
     """
-    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    parameters = real_parameters(model)
     varied = []
     with torch.no_grad():
         for name, value in model.state_dict().items():

@@ -29,6 +29,7 @@ from kforge.evaluation.reference.other_values import (
     make_ordinary,
     make_wild,
     move,
+    real_parameters,
     shuffle,
 )
 from kforge.evaluation.reference.reference import Reference
@@ -150,7 +151,7 @@ def with_changes(
 def fixed_buffers(instance: Instance, model: nn.Module) -> list[str]:
     """Return the names of the buffers that every construction sets to the same values, except those that
     `vary_constants` changed."""
-    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    parameters = real_parameters(model)
     given = instance.problem.state_digest is not None
     names = []
     for name, value in model.state_dict().items():
@@ -179,7 +180,7 @@ def switches(instance: Instance, model: nn.Module) -> list[str]:
     compares a mask with zero, it does not show that ones were changed to other numbers; so elements must be flipped.
     Running statistics of torch's own modules are not among them.
     """
-    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    parameters = real_parameters(model)
     return [
         name
         for name, value in model.state_dict().items()
@@ -201,7 +202,7 @@ def _statistics(model: nn.Module) -> set[str]:
 
 def numeric_buffers(model: nn.Module) -> list[str]:
     """Return the names of the buffers with several numbers, except the statistics of torch's own modules."""
-    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    parameters = real_parameters(model)
     return [
         name
         for name, value in model.state_dict().items()
@@ -212,7 +213,7 @@ def numeric_buffers(model: nn.Module) -> list[str]:
 def unlimited_buffers(model: nn.Module) -> list[str]:
     """Return the names of the buffers whose elements are so large or infinite that a change by a quarter has no
     effect."""
-    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    parameters = real_parameters(model)
     return [
         name
         for name, value in model.state_dict().items()

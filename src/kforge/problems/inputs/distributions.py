@@ -118,8 +118,20 @@ def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _tiny(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Return values so small that the dtype can hardly represent the difference between 1 + x and 1."""
-    return _normal(like, generator) * torch.finfo(like.dtype).eps
+    """Return values so small that the dtype can hardly represent the difference between 1 + x and 1.
+
+    If the given values are between zero and one, half of the samples (elements of a vector) are as close to one, or
+    somewhat less: gates that stay open, and probabilities that are almost certain.
+    """
+    values = _normal(like, generator) * torch.finfo(like.dtype).eps
+    finite = like[like.isfinite()]
+    if not finite.numel() or float(finite.min()) < 0 or not 0.5 < float(finite.max()) <= 1:
+        return values
+    samples = like.shape if like.dim() < 2 else (like.shape[0], *[1] * (like.dim() - 1))
+    nearness = torch.randint(2, 17, samples, generator=generator, device=generator.device)  # 1 - x is 2^-6 or far less
+    near_one = 1 - torch.ldexp(values.abs(), nearness)
+    is_near_one = torch.rand(samples, generator=generator, device=generator.device) < 0.5
+    return torch.where(is_near_one, near_one, values)
 
 
 def _large(like: Tensor, generator: torch.Generator) -> Tensor:

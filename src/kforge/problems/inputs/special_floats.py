@@ -3,9 +3,10 @@ reading. (torch)
 
 Random draws never contain such numbers. Those that may be special are the numbers in the module's source, the numbers
 among its attributes and arguments, and buffers and inputs of one element. They are written to random positions of the
-inputs. A number may also be a limit, and the number itself may be treated like those below it. So half of the positions
-get 1.5 times the number. If the reference does not accept that, only numbers from the interval that the given values
-suggest are used (`_is_within`), and if it does not accept those either, no very large ones.
+inputs, some of them to whole rows (a sensor that gave no reading at all). A number may also be a limit, and the number
+itself may be treated like those below it. So half of the positions get 1.5 times the number. If the reference does not
+accept that, only numbers from the interval that the given values suggest are used (`_is_within`), and if it does not
+accept those either, no very large ones.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from kforge import syntax
 from kforge.problems.inputs.distributions import HUGE, in_order, overlaps, replacing
+from kforge.problems.inputs.odd_rows import chance_of
 from kforge.problems.inputs.scalars import scalars_in
 from kforge.problems.inputs.structure import kept_symmetry, special_places
 from kforge.problems.tensors import tensors_in
@@ -38,16 +41,22 @@ SPECIAL_FLOATS = "special_floats"
 SHARE, SHARE_OF_HUGE = 1 / 8, 1 / 64
 """SHARE: share of the elements of an input that are replaced. SHARE_OF_HUGE: share that very large numbers replace; it
 is smaller, because in a sum such a number hides the effect of all others."""
+SHARE_OF_ROWS, LEAST_ROWS = 1 / 16, 4
+"""SHARE_OF_ROWS: share of the rows of an input that one number fills. LEAST_ROWS: least number of rows for that."""
 MOST_USED = 24
 """Most numbers that are used in a case. If more are known, this many of them are chosen at random."""
 BEYOND = 1.5
 """Half of the positions get this many times a number, because the number may be a limit."""
 ORDINARY = (-1.0, 0.0, 0.5, 1.0, 2.0)
-"""Numbers that are not used, because other cases contain them or because they show nothing."""
+"""Numbers that are not used where other cases contain them: in tensors whose given values suggest an interval with
+them."""
+LEAST_INTEGER = 3
+"""Smaller positive integers are usually exponents and dimensions, and so not used."""
 
 
 def named_numbers(instance: Instance) -> list[float]:
-    """Return the floating-point numbers and negative integers in the problem's source; none if it cannot be parsed."""
+    """Return the floating-point numbers and negative integers in the problem's source, and other integers that it
+    compares with something; none if it cannot be parsed."""
     try:
         tree = syntax.parsed(instance.problem.source)
     except syntax.Unparsable:
@@ -56,8 +65,11 @@ def named_numbers(instance: Instance) -> list[float]:
 
 
 def _of_source(tree: ast.AST) -> Iterator[float]:
-    """Yield the floating-point numbers of a syntax tree, and its negative integers."""
+    """Yield the floating-point numbers of a syntax tree, its negative integers, and others in comparisons."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = (each.value for each in (node.left, *node.comparators) if isinstance(each, ast.Constant))
+            yield from (_float(each) for each in sides if type(each) is int and each >= LEAST_INTEGER)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             if isinstance(number := node.operand.value, int | float):
                 yield -_float(number)
@@ -67,10 +79,17 @@ def _of_source(tree: ast.AST) -> Iterator[float]:
 
 def numbers_of_module(model: nn.Module) -> list[float]:
     """Return the floating-point numbers and negative integers among the attributes of a module and its submodules, and
-    the buffers of one element."""
+    the buffers of one element.
+
+    Of modules that are not torch's own, other integers are returned as well; torch's have sizes there.
+    """
     held = [value for module in model.modules() for value in vars(module).values()]
+    foreign = (module for module in model.modules() if not type(module).__module__.startswith("torch."))
+    whole = [
+        each for module in foreign for each in vars(module).values() if type(each) is int and each >= LEAST_INTEGER
+    ]
     single = [each.item() for each in model.buffers() if each.numel() == 1 and each.is_floating_point()]
-    return _usable([*(number for value in held for number in _numbers_in(value)), *single])
+    return _usable([*(number for value in held for number in _numbers_in(value)), *map(_float, whole), *single])
 
 
 def _numbers_in(value: Any) -> list[float]:
@@ -95,8 +114,8 @@ def _float(number: float) -> float:
 
 
 def _usable(numbers: Any) -> list[float]:
-    """Return each finite number once, without ORDINARY ones."""
-    return list(dict.fromkeys(each for each in numbers if math.isfinite(each) and each not in ORDINARY))
+    """Return each finite number once."""
+    return list(dict.fromkeys(each for each in numbers if math.isfinite(each)))
 
 
 def variations(numbers: Sequence[float], structure: Structure, inputs: Sequence[Any]) -> list[Distribution]:
@@ -104,14 +123,16 @@ def variations(numbers: Sequence[float], structure: Structure, inputs: Sequence[
 
     `numbers` are those of the source and the module, `inputs` a sample of the inputs.
     """
-    possible = [*numbers, *_of_inputs(inputs)]
     leaves = [leaf for leaf in structure.leaves if leaf.kind == "floating"]
-    if not (possible and leaves):
+    possible = [each for each in (*numbers, *_of_inputs(inputs)) if any(_is_worth_it(each, leaf) for leaf in leaves)]
+    if not (possible or (numbers and any(map(_is_single, pytree.tree_leaves(list(inputs)))))):
         return []
     some_outside = any(not _is_within(each, leaf.low, leaf.high) for each in possible for leaf in leaves)
     within_intervals = partial(_special, numbers=numbers)
+    wide = [partial(within_intervals, free=True)] if some_outside else []
     return [
-        *([partial(within_intervals, free=True)] if some_outside else []),
+        partial(wide[0] if wide else within_intervals, rows=True),
+        *wide,
         within_intervals,
         *([partial(within_intervals, largest=HUGE)] if any(abs(each) > HUGE for each in possible) else []),
     ]
@@ -126,6 +147,11 @@ def _is_within(number: float, low: float, high: float) -> bool:
     return not low >= 0 or 0 <= number <= (1 if high <= 1 else math.inf)
 
 
+def _is_worth_it(number: float, leaf: Leaf) -> bool:
+    """Return whether a number may show something in a tensor that other cases do not show."""
+    return number not in ORDINARY or not _is_within(number, leaf.low, leaf.high)
+
+
 def _special(
     inputs: Sequence[Any],
     generator: torch.Generator,
@@ -133,21 +159,29 @@ def _special(
     *,
     numbers: Sequence[float],
     free: bool = False,
+    rows: bool = False,
     largest: float = math.inf,
 ) -> list[Any]:
-    """Return the inputs with special numbers at random positions. `free`: also numbers outside the interval that the
-    values of a tensor suggest. `largest`: the largest magnitude that is used."""
+    """Return the inputs with special numbers at random positions.
+
+    `free`: also numbers outside the interval that the values of a tensor suggest. `rows`: also in whole rows, and in
+    place of some inputs that are a single number. `largest`: the largest magnitude that is used.
+    """
     possible = [each for each in dict.fromkeys([*numbers, *_of_inputs(inputs)]) if abs(each) <= largest]
     order = torch.randperm(len(possible), generator=generator, device=generator.device)[:MOST_USED].tolist()
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
-        if given.numel() < 2 or overlaps(given) or in_order(leaf) or kept_symmetry(given, leaf) is not None:
+        if leaf is None or given.numel() < 2 or overlaps(given):
             return given
-        low, high = (-math.inf, math.inf) if free or leaf is None else (leaf.low, leaf.high)
-        used = [number for index in order for number in _with_larger(possible[index]) if _is_within(number, low, high)]
-        return _with_numbers(given, leaf, generator, used)
+        if in_order(leaf) or kept_symmetry(given, leaf) is not None:
+            return given
+        low, high = (-math.inf, math.inf) if free else (leaf.low, leaf.high)
+        worth_it = [possible[index] for index in order if _is_worth_it(possible[index], leaf)]
+        used = [number for each in worth_it for number in _with_larger(each) if _is_within(number, low, high)]
+        return _with_numbers(given, leaf, generator, used, rows=rows)
 
-    return replacing(replace)(inputs, generator, structure)
+    fresh = replacing(replace)(inputs, generator, structure)
+    return _with_singles(fresh, generator, possible) if rows and possible else fresh
 
 
 def _with_larger(number: float) -> tuple[float, float]:
@@ -155,9 +189,11 @@ def _with_larger(number: float) -> tuple[float, float]:
     return number, BEYOND * number
 
 
-def _with_numbers(given: Tensor, leaf: Leaf | None, generator: torch.Generator, numbers: Sequence[float]) -> Tensor:
-    """Return the tensor with these numbers at random positions. Zeros, infinities and NaN whose positions belong to the
-    problem stay."""
+def _with_numbers(
+    given: Tensor, leaf: Leaf, generator: torch.Generator, numbers: Sequence[float], *, rows: bool
+) -> Tensor:
+    """Return the tensor with these numbers at random positions and, with `rows`, in a few whole rows. Zeros, infinities
+    and NaN whose positions belong to the problem stay."""
     values = given.detach()
     for share, used in (
         (SHARE, [each for each in numbers if abs(each) <= HUGE]),
@@ -170,7 +206,39 @@ def _with_numbers(given: Tensor, leaf: Leaf | None, generator: torch.Generator, 
             # one random number decides whether an element is replaced, and by which number
             index = (drawn * (choices.numel() / share)).to(torch.int64)
             values = torch.where(drawn < share, choices[index.clamp_(max=choices.numel() - 1)], values)
-    if leaf is None or leaf.keeps_places:
+            if rows and share == SHARE and math.prod(given.shape[:-1]) >= LEAST_ROWS:
+                values = _with_rows(values, choices, generator)
+    if leaf.keeps_places:
         values = torch.where(special_places(given), given.detach(), values)
     fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
     return fresh.copy_(values).requires_grad_(given.requires_grad)
+
+
+def _with_rows(values: Tensor, choices: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the tensor with a few rows that are each filled with one of these numbers, at least with one such row."""
+    count = math.prod(values.shape[:-1])
+    device = generator.device
+    chosen = torch.rand(count, generator=generator, device=device) < SHARE_OF_ROWS
+    chosen[int(torch.randint(count, (), generator=generator, device=device))] = True
+    fill = choices[torch.randint(choices.numel(), (count,), generator=generator, device=device).to(choices.device)]
+    shape = (*values.shape[:-1], 1)
+    return torch.where(chosen.to(values.device).view(shape), fill.view(shape), values)
+
+
+def _with_singles(inputs: list[Any], generator: torch.Generator, possible: Sequence[float]) -> list[Any]:
+    """Return the inputs with one of these numbers in place of about half of the Python floats and of the tensors of one
+    element: a scale of -1 may mean that there is none."""
+    chance = chance_of(generator)
+
+    def replaced(value: Any) -> Any:
+        if not _is_single(value) or chance.random() < 0.5:
+            return value
+        number = chance.choice(possible)
+        return torch.full_like(value, number) if isinstance(value, Tensor) else number
+
+    return list(pytree.tree_map(replaced, inputs))
+
+
+def _is_single(value: Any) -> bool:
+    """Return whether a value is a Python float, or a floating-point tensor of one element."""
+    return type(value) is float or (isinstance(value, Tensor) and value.is_floating_point() and value.numel() == 1)

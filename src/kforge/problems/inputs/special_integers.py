@@ -32,6 +32,7 @@ from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
@@ -42,6 +43,7 @@ from kforge.problems.inputs.discrete import DISCRETE, fixed_ends, rows_of
 from kforge.problems.inputs.scalars import scalars_in
 from kforge.problems.inputs.structure import first_of_places
 from kforge.problems.inputs.trial import finite_outputs, makes_negative_indices, on_host
+from kforge.problems.likeness import outside_of_state
 from kforge.problems.tensors import cloned, same, tensors_in
 
 if TYPE_CHECKING:
@@ -72,8 +74,9 @@ none is negative and one is at least the dtype's largest number divided by LEAST
 bits are usually smaller."""
 INTEGER_DTYPES = (*NARROW, torch.int32, torch.int64)
 """Dtypes of the buffers that may hold special integers."""
-SHARE = 0.25
-"""Share of the elements of an integer input that are replaced by special integers."""
+SHARE, SHARE_OF_ROWS, LEAST_ROWS = 0.25, 1 / 16, 4
+"""SHARE: share of the elements of an integer input that are replaced by special integers. SHARE_OF_ROWS: share of its
+rows that are filled with one of them, if there are at least LEAST_ROWS."""
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
 """Larger integers are tried in at most MOST_STEPS steps, each GROWTH times the one before. None is above LARGEST,
 because a module may make a tensor as long as the largest integer."""
@@ -125,7 +128,8 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         beyond = dict.fromkeys([*USUAL, *(number for number in named if number < 0)])
         tried = [number for number in beyond if not leaf.low <= number <= leaf.high][:MOST_TRIED]
         above = {int(leaf.high) + 1, *(number for number in named if number > leaf.high)} - set(tried)
-        tried += sorted(above)[:MOST_ABOVE]
+        above_in_order = sorted(above)  # the largest one too: small ones are often sizes of layers, not codes
+        tried += above_in_order[: MOST_ABOVE - 1] + above_in_order[MOST_ABOVE - 1 :][-1:]
 
         def accepts(*numbers: int, place: int = first[place]) -> bool:
             return _output_shapes(model, inputs, place, *numbers) is not None
@@ -364,13 +368,20 @@ def _of_scalars(inputs: Sequence[Any]) -> list[int]:
 
 
 def integers_of_buffers(model: nn.Module) -> list[int]:
-    """Return the integers in the integer buffers of a module; of long buffers, only some (MOST_OF_ONE)."""
-    found = []
-    for buffer in model.buffers():
+    """Return the integers in the integer tensors of a module: buffers, parameters and plain attributes. Of long ones,
+    only some are returned (MOST_OF_ONE)."""
+    found: list[int] = []
+    for buffer in (*model.buffers(), *model.parameters(), *_outside_of_state(model)):
         if buffer.dtype in INTEGER_DTYPES and buffer.numel():
             flat = buffer.detach().reshape(-1)
             found += flat[:: -(-flat.numel() // MOST_OF_ONE)].tolist()
     return list(dict.fromkeys(found))
+
+
+def _outside_of_state(model: nn.Module) -> list[Tensor]:
+    """Return the tensors and arrays among the plain attributes of a module and its submodules."""
+    held = (each for each in outside_of_state(model) if isinstance(each, Tensor | np.ndarray))
+    return [each if isinstance(each, Tensor) else torch.from_numpy(each) for each in held if each.dtype != np.object_]
 
 
 def _of_parameters(model: nn.Module) -> Iterator[int]:
@@ -385,8 +396,10 @@ def with_special(
     structure: Structure,
     special: dict[int, list[int]],
     current: Collection[int] = (),
+    *,
+    rows: bool = False,
 ) -> list[Any]:
-    """Return the inputs with special integers at random positions.
+    """Return the inputs with special integers at random positions and, with `rows`, in a few whole rows.
 
     `special` has the special integers of each tensor, by its place. `current` are integers of the module's present
     state. Those of them, and of the Python integers among the inputs, that are within a tensor's range are used as
@@ -401,8 +414,24 @@ def with_special(
                 [*special[place], *(each for each in named if leaf.low <= each <= leaf.high)], leaf, generator
             )
             values = _spread(tensor, numbers, generator, distinct=leaf.distinct)
+            if rows and not leaf.distinct:
+                values = _with_rows(values, numbers, generator)
             fresh[id(tensor)] = torch.empty_like(tensor).copy_(values)
     return list(pytree.tree_map(lambda leaf: fresh.get(id(leaf), leaf), list(inputs)))
+
+
+def _with_rows(values: Tensor, numbers: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Return the tensor with a few rows that are each filled with one of these numbers, at least with one such row, as
+    for a document of padding only. A tensor of few rows is returned as it is."""
+    each, device = rows_of(values), generator.device
+    count = each.shape[0]
+    if count < LEAST_ROWS:
+        return values
+    chosen = torch.rand(count, 1, generator=generator, device=device) < SHARE_OF_ROWS
+    chosen[int(torch.randint(count, (), generator=generator, device=device))] = True
+    picked = torch.randint(len(numbers), (count, 1), generator=generator, device=device)
+    fill = torch.tensor(numbers, dtype=values.dtype, device=device)[picked]
+    return torch.where(chosen.to(each.device), fill.to(each.device), each).reshape(values.shape)
 
 
 def _few(numbers: Sequence[int], leaf: Leaf, generator: torch.Generator) -> list[int]:
