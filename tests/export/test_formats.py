@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import json
@@ -20,7 +21,7 @@ from kforge import inline
 from kforge.errors import InputError
 from kforge.export import FORMATS, export, writing
 from kforge.export.kernelbench import place_of
-from kforge.export.one_file import one_file
+from kforge.export.one_file import _after_future_imports, one_file
 from kforge.export.tensors import NamedTensors
 from kforge.records import TensorSpec
 
@@ -104,6 +105,42 @@ def test_a_program_is_one_file_that_unpacks_its_runtime(solved: Callable[..., So
     x = torch.randn(3, 16)
     expected = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
     torch.testing.assert_close(alone.ModelNew(16)(x), expected)
+
+
+FUTURE = "from __future__ import annotations"
+
+
+@pytest.mark.parametrize(
+    ("head", "kept"),
+    [
+        ("", 0),
+        ("# a comment\n", 0),
+        (f'"""A page.\f\u2028\x1c Another."""\n{FUTURE}\n', 2),
+        (f"{FUTURE}; ", 1),
+        (f"{FUTURE} \\\n ; \\\r\n\t", 1),
+        (f'"""é\u2028"""; {FUTURE}; {FUTURE} # é;\r\n', 3),
+        (f"{FUTURE};\r@staticmethod\rdef é(): pass\r", 1),
+        (f"{FUTURE}\n\f\n@staticmethod\ndef f(): pass\n", 1),
+    ],
+)
+def test_the_runtime_is_unpacked_after_the_future_imports_and_before_all_else(
+    solved: Callable[..., Solution], tmp_path: Path, head: str, kept: int
+) -> None:
+    """Cause: lines were counted as `str.splitlines` does, and cut even where a statement follows on the same line."""
+    program = f"{head}{example('cpu', 'kernel.py')}"
+    text = one_file(solved("cpu", program=program))
+    body, before = ast.parse(text).body, ast.parse(program).body
+    # the definition of the function that unpacks, and its call
+    assert [ast.dump(node) for node in body[:kept]] == [ast.dump(node) for node in before[:kept]]
+    assert isinstance(body[kept], ast.FunctionDef)
+    assert len(body) == len(before) + 2
+    (tmp_path / "alone.py").write_bytes(text.encode())
+    alone = loaded("alone_kernel", tmp_path / "alone.py")
+    assert alone.inline.__name__.startswith("kforge_inline_")
+
+
+def test_a_program_of_a_docstring_alone_is_cut_at_its_end() -> None:
+    assert _after_future_imports('"""A program."""') == ('"""A program."""', "")
 
 
 def test_a_program_without_the_runtime_stays_as_it_is(solved: Callable[..., Solution]) -> None:
