@@ -289,6 +289,26 @@ def test_every_format_takes_every_kernel(
             json.loads(text)
 
 
+@pytest.mark.parametrize("form", list(FORMATS))
+@pytest.mark.parametrize("broken", ["return 1\n", "from __future__ import annotations\nx: (yield) = 1\n"])
+def test_a_file_that_is_not_valid_python_is_refused_and_nothing_is_written(
+    solved: Callable[..., Solution], tmp_path: Path, form: str, broken: str
+) -> None:
+    # each program has a syntax tree, and only compiling it finds the error
+    program = f"{broken}{example('cpu', 'kernel.py')}"
+    with pytest.raises(InputError, match=r"the exported file '.*\.py' is not valid Python, and nothing is written: "):
+        export(solved("cpu", program=program), tmp_path / "out", form)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("source", [b"# coding: unknown\n", b"\xff", "x = '\ud800'", "\0", "(" * 10_000])
+def test_every_way_to_be_no_python_is_an_input_error(tmp_path: Path, source: str | bytes) -> None:
+    with pytest.raises(InputError, match="the exported file 'inside.py' is not valid Python") as refused:
+        writing.write(tmp_path / "out", {"data.txt": source, "inside.py": source})
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["../escaped.py", "runs/../../escaped.py", "{folder}/escaped.py"])
 def test_no_file_is_written_outside_the_folder(tmp_path: Path, name: str) -> None:
     files = {"inside.py": "", name.format(folder=tmp_path): ""}

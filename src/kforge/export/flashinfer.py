@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kforge.errors import InputError
 from kforge.export.imports import rewritten
 from kforge.export.tensors import NamedTensors
-from kforge.export.writing import filled
+from kforge.export.writing import check_python, filled
 
 if TYPE_CHECKING:
     from kforge.export.solution import Solution
@@ -40,14 +40,15 @@ def definition(solution: Solution, tensors: NamedTensors) -> dict[str, Any]:
         kind: {name: _described(spec, axes) for name, spec in named.items()}
         for kind, named in (("inputs", {**tensors.inputs, **tensors.weights}), ("outputs", tensors.outputs))
     }
-    source = filled("flashinfer/reference.py.j2", _values(solution, tensors))
+    reference = f"{solution.problem.source}\n{filled('flashinfer/reference.py.j2', _values(solution, tensors))}"
+    check_python({"definition/reference.py": reference})
     return {
         "name": solution.name,
         "op_type": OPERATOR,
         "description": f"{solution.problem.name}, written by {solution.made_by}",
         "axes": {name: {"type": "const", "value": size} for name, size in axes.items()},
         **described,
-        "reference": f"{solution.problem.source}\n{source}",
+        "reference": reference,
     }
 
 
@@ -67,6 +68,7 @@ def as_solution(solution: Solution, tensors: NamedTensors, name: str) -> dict[st
     }
     for path, content in solution.runtime.items():
         sources[f"inline/{path}"] = content.decode() or "\n"  # the schema knows no empty file
+    check_python(sources)
     return {
         "name": name,
         "definition": solution.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,9 +39,10 @@ def filled(template: str, values: Mapping[str, object]) -> str:
 def write(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
     """Write the files, given by relative path, into a folder that is new or empty. Returns their paths.
 
-    Raises InputError if the folder holds something or if a file would lie outside it, and RunError if a file cannot be
-    written.
+    Raises InputError if the folder holds something, if a file would lie outside it or if a Python file is not valid, and
+    RunError if a file cannot be written.
     """
+    check_python(files)
     for name in files:
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"{name!a} would lie outside {folder}, and nothing is written")
@@ -56,6 +58,22 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
         durable.write(path, content)
         written.append(path)
     return written
+
+
+def check_python(files: Mapping[str, str | bytes]) -> None:
+    """Compile every Python file of an export in memory; nothing is executed. Raises InputError if one is not valid."""
+    for name, content in files.items():
+        if not name.endswith(".py"):
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about the user's own text
+                # as bytes, so that a declared encoding counts, as it does when the file is imported
+                source = content.encode() if isinstance(content, str) else content
+                compile(source, name, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(f"the exported file {name!a} is not valid Python, and nothing is written: {reason}") from None
 
 
 def one_line(text: str) -> str:
