@@ -211,6 +211,18 @@ def test_a_flashinfer_solution_computes_what_its_definition_computes(
         given = [each + 1 for each in given]
 
 
+def test_a_text_of_others_is_quoted_in_every_file(solved: Callable[..., Solution], tmp_path: Path) -> None:
+    name = 'x"""\n# \\ \x00\x7f\x1b\U0001f600: - {{ 7 * 7 }} [tool]'
+    for form in FORMATS:
+        for file in export(solved("cpu", name=name, place=f"run_{form}"), tmp_path / form, form):
+            if file.suffix == ".toml":
+                tomllib.loads(file.read_text())
+    shown = "x''' # / ???\U0001f600: - {{ 7 * 7 }} [tool]"
+    assert f'description: "{shown}"\n' in (tmp_path / "gpumode" / "task.yml").read_text()
+    project = tomllib.loads((tmp_path / "package" / "pyproject.toml").read_text())["project"]
+    assert project["description"].startswith(f"{shown}: a verified kernel for ")
+
+
 def test_a_flashinfer_solution_carries_its_runtime(solved: Callable[..., Solution], tmp_path: Path) -> None:
     export(solved("cpu"), tmp_path / "out", "flashinfer")
     (file,) = (tmp_path / "out" / "solutions").rglob("*.json")
@@ -303,7 +315,7 @@ def test_a_file_that_is_not_valid_python_is_refused_and_nothing_is_written(
 
 @pytest.mark.parametrize("source", [b"# coding: unknown\n", b"\xff", "x = '\ud800'", "\0", "(" * 10_000])
 def test_every_way_to_be_no_python_is_an_input_error(tmp_path: Path, source: str | bytes) -> None:
-    with pytest.raises(InputError, match="the exported file 'inside.py' is not valid Python") as refused:
+    with pytest.raises(InputError, match=r"the exported file 'inside\.py' is not valid Python") as refused:
         writing.write(tmp_path / "out", {"data.txt": source, "inside.py": source})
     assert "\n" not in str(refused.value)
     assert not list(tmp_path.iterdir())
