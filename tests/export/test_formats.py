@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import json
@@ -20,7 +21,7 @@ from kforge import inline
 from kforge.errors import InputError
 from kforge.export import FORMATS, export, writing
 from kforge.export.kernelbench import place_of
-from kforge.export.one_file import one_file
+from kforge.export.one_file import _after_future_imports, one_file
 from kforge.export.tensors import NamedTensors
 from kforge.records import TensorSpec
 
@@ -106,6 +107,42 @@ def test_a_program_is_one_file_that_unpacks_its_runtime(solved: Callable[..., So
     torch.testing.assert_close(alone.ModelNew(16)(x), expected)
 
 
+FUTURE = "from __future__ import annotations"
+
+
+@pytest.mark.parametrize(
+    ("head", "kept"),
+    [
+        ("", 0),
+        ("# a comment\n", 0),
+        (f'"""A page.\f\u2028\x1c Another."""\n{FUTURE}\n', 2),
+        (f"{FUTURE}; ", 1),
+        (f"{FUTURE} \\\n ; \\\r\n\t", 1),
+        (f'"""é\u2028"""; {FUTURE}; {FUTURE} # é;\r\n', 3),
+        (f"{FUTURE};\r@staticmethod\rdef é(): pass\r", 1),
+        (f"{FUTURE}\n\f\n@staticmethod\ndef f(): pass\n", 1),
+    ],
+)
+def test_the_runtime_is_unpacked_after_the_future_imports_and_before_all_else(
+    solved: Callable[..., Solution], tmp_path: Path, head: str, kept: int
+) -> None:
+    """Cause: lines were counted as `str.splitlines` does, and cut even where a statement follows on the same line."""
+    program = f"{head}{example('cpu', 'kernel.py')}"
+    text = one_file(solved("cpu", program=program))
+    body, before = ast.parse(text).body, ast.parse(program).body
+    # the definition of the function that unpacks, and its call
+    assert [ast.dump(node) for node in body[:kept]] == [ast.dump(node) for node in before[:kept]]
+    assert isinstance(body[kept], ast.FunctionDef)
+    assert len(body) == len(before) + 2
+    (tmp_path / "alone.py").write_bytes(text.encode())
+    alone = loaded("alone_kernel", tmp_path / "alone.py")
+    assert alone.inline.__name__.startswith("kforge_inline_")
+
+
+def test_a_program_of_a_docstring_alone_is_cut_at_its_end() -> None:
+    assert _after_future_imports('"""A program."""') == ('"""A program."""', "")
+
+
 def test_a_program_without_the_runtime_stays_as_it_is(solved: Callable[..., Solution]) -> None:
     assert one_file(solved("null")) == example("null", "kernel.py")
 
@@ -143,35 +180,164 @@ def test_names_are_python_names_and_all_different(solved: Callable[..., Solution
     assert list(tensors.outputs) == ["output", "output_1"]
 
 
+def exported_functions(root: Path, name: str) -> tuple[Any, Any, dict[str, Any]]:
+    """The modules of a solution and of its definition's reference as other tools import them, and the definition."""
+    definition = json.loads((root / "definitions" / "module" / f"{name}.json").read_text())
+    solution = json.loads((root / "solutions" / "kforge" / "module" / name / f"{name}_kforge.json").read_text())
+    workload = json.loads((root / "workloads" / "module" / f"{name}.jsonl").read_text())
+    assert solution["definition"] == definition["name"] == workload["definition"]
+    assert list(definition["inputs"]) == list(workload["workload"]["inputs"])
+    for source in solution["sources"]:
+        path = root / "a_kernel_package" / source["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source["content"])
+        assert source["content"]
+    sys.path.insert(0, str(root))
+    try:
+        entry = importlib.import_module("a_kernel_package.main")
+    finally:
+        sys.path.remove(str(root))
+    reference = types.ModuleType("reference_kernel")
+    exec(definition["reference"], reference.__dict__)
+    return entry, reference, definition
+
+
 def test_a_flashinfer_solution_computes_what_its_definition_computes(
     solved: Callable[..., Solution], tmp_path: Path
 ) -> None:
     export(two(solved), tmp_path / "out", "flashinfer")
-    root = tmp_path / "out"
-    definition = json.loads((root / "definitions" / "module" / "two_outputs.json").read_text())
-    solution = json.loads(
-        (root / "solutions" / "kforge" / "module" / "two_outputs" / "two_outputs_kforge.json").read_text()
-    )
-    workload = json.loads((root / "workloads" / "module" / "two_outputs.jsonl").read_text())
-    assert solution["definition"] == definition["name"] == workload["definition"]
-    assert list(definition["inputs"]) == list(workload["workload"]["inputs"])
-    for source in solution["sources"]:
-        path = tmp_path / "a_kernel_package" / source["path"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source["content"])
-        assert source["content"]
-    sys.path.insert(0, str(tmp_path))
-    try:
-        entry = importlib.import_module("a_kernel_package.main")
-    finally:
-        sys.path.remove(str(tmp_path))
-    reference = types.ModuleType("reference_kernel")
-    exec(definition["reference"], reference.__dict__)
+    entry, reference, definition = exported_functions(tmp_path / "out", "two_outputs")
     sizes = {name: axis["value"] for name, axis in definition["axes"].items()}
     given = [torch.randn([sizes[axis] for axis in each["shape"]]) for each in definition["inputs"].values()]
     for _ in range(2):  # new weights, the same module
         torch.testing.assert_close(entry.run(*given), reference.run(*given))
         given = [each + 1 for each in given]
+
+
+AWKWARD_INPUTS = (
+    "first", "model", "state", "outputs", "torch", "inspect", "reference", "ModelNew", "Model", "_arguments", "_models",
+    "_pytree", "next", "isinstance", "weights", "inputs", "run", "_kforge_run", "device", "get_init_inputs",
+)  # fmt: skip
+AWKWARD_WEIGHTS = (
+    'a" in print("INJECTED") or "a', "a\\", "a\nb", "\U0001f600", "</a>", "_kforge_run", "_kforge2_run", "lambda",
+    "__debug__", "x\u00b2", "x2", "\ufb01", "fi", "0",
+)  # fmt: skip
+AWKWARD = f"""\
+import torch
+from torch import nn
+
+WEIGHTS = {AWKWARD_WEIGHTS!r}
+factor = 3.0
+
+def _arguments():
+    return factor
+
+def _model():
+    return factor
+
+_WEIGHTS = _DEVICE = _TOLERANCE = _models = 5.0
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for name in WEIGHTS:
+            self.register_parameter(name, nn.Parameter(torch.ones(4)))
+
+    def forward(self, {", ".join(AWKWARD_INPUTS)}):
+        total = first
+        for place, each in enumerate(({", ".join(AWKWARD_INPUTS)})):
+            total = total + place * each
+        for place, each in enumerate(self._parameters.values()):
+            total = total + place * each
+        return self.scaled(total)
+
+    def scaled(self, total):
+        return total * _model() * _arguments() * (_WEIGHTS + _DEVICE + _TOLERANCE + _models)
+
+def get_inputs():
+    return [torch.randn(4) for _ in range({len(AWKWARD_INPUTS)})]
+
+def get_init_inputs():
+    return []
+"""
+"""Names of inputs, weights and globals that are also names of what an export adds, or that need quoting."""
+
+
+def awkward(solved: Callable[..., Solution]) -> Solution:
+    import dataclasses
+
+    program = AWKWARD.partition("def get_inputs")[0].replace("class Model(", "class ModelNew(")
+    solution = solved("null", problem=AWKWARD, program=program, name="Awkward")
+    x = TensorSpec(shape=(4,), dtype="float32")
+    weights = tuple(TensorSpec(shape=(4,), dtype="float32", name=name) for name in AWKWARD_WEIGHTS)
+    changed = {"inputs": (x,) * len(AWKWARD_INPUTS), "outputs": (x,), "parameters": weights}
+    return dataclasses.replace(solution, workload=solution.workload.model_copy(update=changed))
+
+
+def computed(inputs: list[torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor:
+    """What `AWKWARD` computes."""
+    total = inputs[0] + sum(place * each for values in (inputs, weights) for place, each in enumerate(values))
+    return total * 3.0 * 3.0 * 20.0
+
+
+def test_no_name_of_a_problem_clashes_with_a_name_of_a_flashinfer_solution(
+    solved: Callable[..., Solution], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cause: `run` had variables with names that parameters had, and names of weights were pasted into the code."""
+    export(awkward(solved), tmp_path / "out", "flashinfer")
+    entry, reference, definition = exported_functions(tmp_path / "out", "awkward")
+    count = len(AWKWARD_INPUTS)
+    assert tuple(definition["inputs"])[:count] == AWKWARD_INPUTS
+    assert all(name.isidentifier() for name in definition["inputs"])
+    inputs, weights = ([torch.randn(4) for _ in names] for names in (AWKWARD_INPUTS, AWKWARD_WEIGHTS))
+    for function in (entry.run, reference.run):
+        torch.testing.assert_close(function(*inputs, *weights), computed(inputs, weights))
+    by_name = dict(zip(definition["inputs"], [*inputs, *weights], strict=True))
+    torch.testing.assert_close(entry.run(**by_name), computed(inputs, weights))
+    assert "INJECTED" not in capsys.readouterr().out
+
+
+def test_no_name_of_a_problem_clashes_with_a_name_of_a_gpumode_task(
+    solved: Callable[..., Solution], tmp_path: Path
+) -> None:
+    export(awkward(solved), tmp_path / "out", "gpumode")
+    submission, reference = importlib.import_module("submission"), importlib.import_module("reference")
+    data = [torch.randn(4) for _ in (*AWKWARD_INPUTS, *AWKWARD_WEIGHTS)]
+    expected = computed(data[: len(AWKWARD_INPUTS)], data[len(AWKWARD_INPUTS) :])
+    torch.testing.assert_close(submission.custom_kernel(data), expected)
+    torch.testing.assert_close(reference.ref_kernel(data), expected)
+
+
+@pytest.mark.parametrize(("form", "name"), [("flashinfer", "run"), ("gpumode", "ref_kernel"), ("gpumode", "input_t")])
+def test_a_source_that_uses_a_name_of_the_format_is_refused(
+    solved: Callable[..., Solution], tmp_path: Path, form: str, name: str
+) -> None:
+    import dataclasses
+
+    source = TWO.replace("run", "x").replace("return y, y", f"return {name}(y), y")
+    defined = f"def {name}(y):\n    return y\n\n{source}"
+    program = defined.partition("def get_inputs")[0].replace("class Model(", "class ModelNew(")
+    solution = two(solved)
+    solution = dataclasses.replace(
+        solution,
+        problem=solution.problem.model_copy(update={"source": defined}),
+        candidate=solution.candidate.model_copy(update={"source": program}),
+    )
+    with pytest.raises(InputError, match=f"the format '{form}' needs the name '{name}'"):
+        export(solution, tmp_path / "out", form)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_of_others_is_quoted_in_every_file(solved: Callable[..., Solution], tmp_path: Path) -> None:
+    name = 'x"""\n# \\ \x00\x7f\x1b\U0001f600: - {{ 7 * 7 }} [tool]'
+    for form in FORMATS:
+        for file in export(solved("cpu", name=name, place=f"run_{form}"), tmp_path / form, form):
+            if file.suffix == ".toml":
+                tomllib.loads(file.read_text())
+    shown = "x''' # / ???\U0001f600: - {{ 7 * 7 }} [tool]"
+    assert f'description: "{shown}"\n' in (tmp_path / "gpumode" / "task.yml").read_text()
+    project = tomllib.loads((tmp_path / "package" / "pyproject.toml").read_text())["project"]
+    assert project["description"].startswith(f"{shown}: a verified kernel for ")
 
 
 def test_a_flashinfer_solution_carries_its_runtime(solved: Callable[..., Solution], tmp_path: Path) -> None:
@@ -250,6 +416,26 @@ def test_every_format_takes_every_kernel(
             assert not re.search(r"^\s*(from|import) kforge\b", text, re.MULTILINE)
         elif file.suffix == ".json":
             json.loads(text)
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+@pytest.mark.parametrize("broken", ["return 1\n", "from __future__ import annotations\nx: (yield) = 1\n"])
+def test_a_file_that_is_not_valid_python_is_refused_and_nothing_is_written(
+    solved: Callable[..., Solution], tmp_path: Path, form: str, broken: str
+) -> None:
+    # each program has a syntax tree, and only compiling it finds the error
+    program = f"{broken}{example('cpu', 'kernel.py')}"
+    with pytest.raises(InputError, match=r"the exported file '.*\.py' is not valid Python, and nothing is written: "):
+        export(solved("cpu", program=program), tmp_path / "out", form)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("source", [b"# coding: unknown\n", b"\xff", "x = '\ud800'", "\0", "(" * 10_000])
+def test_every_way_to_be_no_python_is_an_input_error(tmp_path: Path, source: str | bytes) -> None:
+    with pytest.raises(InputError, match=r"the exported file 'inside\.py' is not valid Python") as refused:
+        writing.write(tmp_path / "out", {"data.txt": source, "inside.py": source})
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["../escaped.py", "runs/../../escaped.py", "{folder}/escaped.py"])

@@ -190,6 +190,16 @@ def test_a_function_that_is_none(write: Callable[..., Path]) -> None:
     assert failure(lambda: instantiate(load(path))) == "get_inputs must be a function"
 
 
+NO_TENSORS = "forward returns no tensors: outputs must be tensors, or tensors in tuples, lists or dicts"
+OUT = """\
+import dataclasses
+
+@dataclasses.dataclass
+class Out:
+    y: torch.Tensor
+"""
+
+
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
@@ -200,7 +210,9 @@ def test_a_function_that_is_none(write: Callable[..., Path]) -> None:
         ({"inputs": "None"}, "get_inputs() must return a list of inputs, got NoneType"),
         ({"inputs": "[1, [2.0, None]]"}, "get_inputs() returns no tensors"),
         ({"forward": "return x @ x"}, "forward fails: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
-        ({"forward": "return x.sum().item()"}, "forward returns no tensors"),
+        ({"forward": "return x.sum().item()"}, f"{NO_TENSORS}, and an object of class float was returned"),
+        ({"forward": "return [Out(x), Out(x)]", "top": OUT}, f"{NO_TENSORS}, and an object of class Out was returned"),
+        ({"forward": "return {}"}, f"{NO_TENSORS}, and an object of class dict was returned"),
         ({"forward": "import absent_package"}, "needs the package 'absent_package', which is not installed"),
         ({"forward": "return x.to_sparse()"}, "tensors of layout torch.sparse_coo are not supported; use dense ones"),
     ],

@@ -147,6 +147,17 @@ def test_the_token_opens_by_header_and_by_a_session(locked_server: Served) -> No
     assert forged.status == 403
 
 
+@pytest.mark.parametrize("given", ["wrong", "\ud800", "correct-horse-battery\udfff", "\0é\U0001f600"])
+def test_any_wrong_token_is_refused_after_the_pause(
+    locked_server: Served, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """Cause: a lone surrogate could not be encoded, and the server answered 500 without a pause."""
+    monkeypatch.setattr(rules, "WRONG_TOKEN_SECONDS", 0.2)
+    start = time.monotonic()
+    assert locked_server.ask("/login", {"token": given}).status == 401
+    assert time.monotonic() - start >= 0.2
+
+
 def test_a_server_for_other_machines_always_has_a_token() -> None:
     access = Access.of("0.0.0.0", 8765, None)
     assert len(access.token) >= 32

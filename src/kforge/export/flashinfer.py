@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kforge.errors import InputError
 from kforge.export.imports import rewritten
+from kforge.export.names import free_prefix, refuse_used
 from kforge.export.tensors import NamedTensors
-from kforge.export.writing import filled
+from kforge.export.writing import check_python, filled
 
 if TYPE_CHECKING:
     from kforge.export.solution import Solution
@@ -22,9 +23,10 @@ OPERATOR = "module"
 def files(solution: Solution) -> dict[str, str | bytes]:
     """Return the files by relative path: `run` takes the inputs and the weights, and returns the outputs.
 
-    Raises InputError if the problem has arguments that are no tensors, or if the program cannot do without kforge.
+    Raises InputError if the problem has no tensors among its inputs or uses the name `run`, or if the program cannot do
+    without kforge.
     """
-    tensors = NamedTensors.of(solution)
+    tensors = NamedTensors.of(solution, reserved=(_helper(solution),))
     name, entry = solution.name, f"{solution.name}_{AUTHOR}"
     return {
         f"definitions/{OPERATOR}/{name}.json": _json(definition(solution, tensors)),
@@ -40,14 +42,16 @@ def definition(solution: Solution, tensors: NamedTensors) -> dict[str, Any]:
         kind: {name: _described(spec, axes) for name, spec in named.items()}
         for kind, named in (("inputs", {**tensors.inputs, **tensors.weights}), ("outputs", tensors.outputs))
     }
-    source = filled("flashinfer/reference.py.j2", _values(solution, tensors))
+    reference = f"{solution.problem.source}\n{filled('flashinfer/reference.py.j2', _values(solution, tensors))}"
+    check_python({"definition/reference.py": reference})
+    refuse_used(solution.problem.source, ("run",), "flashinfer")
     return {
         "name": solution.name,
         "op_type": OPERATOR,
         "description": f"{solution.problem.name}, written by {solution.made_by}",
         "axes": {name: {"type": "const", "value": size} for name, size in axes.items()},
         **described,
-        "reference": f"{solution.problem.source}\n{source}",
+        "reference": reference,
     }
 
 
@@ -67,6 +71,7 @@ def as_solution(solution: Solution, tensors: NamedTensors, name: str) -> dict[st
     }
     for path, content in solution.runtime.items():
         sources[f"inline/{path}"] = content.decode() or "\n"  # the schema knows no empty file
+    check_python(sources)
     return {
         "name": name,
         "definition": solution.name,
@@ -87,11 +92,17 @@ def _values(solution: Solution, tensors: NamedTensors) -> dict[str, Any]:
     if not tensors.inputs or not tensors.outputs:
         raise InputError(f"{solution.problem.name} has no tensors among its inputs or outputs")
     return {
+        "helper": _helper(solution),
         "parameters": ", ".join([*tensors.inputs, *tensors.weights]),
-        "inputs": ", ".join(tensors.inputs),
-        "weights": {spec.name: name for name, spec in tensors.weights.items()},
+        "inputs": f"[{', '.join(tensors.inputs)}]",
+        "weights": f"{{{', '.join(f'{spec.name!r}: {name}' for name, spec in tensors.weights.items())}}}",
         "made_by": solution.made_by,
     }
+
+
+def _helper(solution: Solution) -> str:
+    """Return the name of the function to which `run` delegates: the only one that no parameter of `run` may have."""
+    return f"{free_prefix(solution.problem.source)}_run"
 
 
 def _described(spec: TensorSpec, axes: dict[str, int]) -> dict[str, Any]:

@@ -26,8 +26,8 @@ FORMATS: dict[str, Callable[[Solution], dict[str, str | bytes]]] = {
 def export(solution: Solution, folder: Path, form: str = "package") -> list[Path]:
     """Write a solution into a new folder in one of `FORMATS`, and return the paths of its files.
 
-    Raises InputError if the format is unknown, if the folder is not empty, or if the program imports a part of kforge
-    that cannot be copied.
+    Raises InputError if the format is unknown, if the folder is not empty, if the program imports a part of kforge that
+    cannot be copied, or if an exported Python file would not be valid. Nothing is written then.
     """
     if form not in FORMATS:
         raise InputError(f"there is no format '{form}'; there are: {', '.join(FORMATS)}")

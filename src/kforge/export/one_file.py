@@ -6,6 +6,7 @@ import ast
 import base64
 import hashlib
 import io
+import re
 import textwrap
 import zipfile
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 FIRST = (1980, 1, 1, 0, 0, 0)
 """Time of every packed file: the earliest that a ZIP file can state, so that the same files give the same text."""
+
+_SPACE = rb"(?:[ \t\f]|\\(?:\r\n|\r|\n))*"
+_TO_NEXT_STATEMENT = re.compile(_SPACE + rb";?" + _SPACE + rb"(?P<line_end>(?:#[^\r\n]*)?(?:\r\n|\r|\n|\Z))?")
+"""What follows the end of a statement: up to the end of its line, or up to the next statement on the same line."""
 
 
 def one_file(solution: Solution) -> str:
@@ -50,12 +55,23 @@ def _packed(files: dict[str, bytes]) -> bytes:
 
 def _after_future_imports(source: str) -> tuple[str, str]:
     """Return the source up to and with its docstring and its last `from __future__` import, and the rest."""
-    end = 0
+    last: ast.stmt | None = None
     for index, node in enumerate(ast.parse(source).body):
         is_docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if not is_docstring and not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             break
-        assert node.end_lineno is not None
-        end = node.end_lineno
-    lines = source.splitlines(keepends=True)
-    return "".join(lines[:end]), "".join(lines[end:])
+        last = node
+    if last is None:
+        return "", source
+    assert last.end_lineno is not None
+    assert last.end_col_offset is not None
+    # in bytes, which `ast` counts; and of bytes, `splitlines` splits only where Python ends a line
+    data = source.encode()
+    lines = data.splitlines(keepends=True)
+    end = sum(map(len, lines[: last.end_lineno - 1])) + last.end_col_offset
+    found = _TO_NEXT_STATEMENT.match(data, end)
+    assert found is not None
+    if found["line_end"] is not None:
+        return data[: found.end()].decode(), data[found.end() :].decode()
+    # another statement follows on the same line, after a semicolon
+    return data[:end].decode() + "\n", data[found.end() :].decode()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import keyword
-import re
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforge.syntax import parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kforge.export.solution import Solution
     from kforge.records import TensorSpec
 
@@ -25,13 +27,13 @@ class NamedTensors:
     outputs: dict[str, TensorSpec]
 
     @classmethod
-    def of(cls, solution: Solution) -> NamedTensors:
-        """Return the tensors of a solution's problem.
+    def of(cls, solution: Solution, reserved: Iterable[str] = ()) -> NamedTensors:
+        """Return the tensors of a solution's problem, under other names than the reserved ones.
 
         Inputs get the names of the parameters of `Model.forward`, or `x0`, `x1` ... if the number of parameters differs
         from the number of tensors.
         """
-        workload, taken = solution.workload, set[str]()
+        workload, taken = solution.workload, set(reserved)
         given = _parameters(solution.problem.source)
         own = given if len(given) == len(workload.inputs) else [f"x{i}" for i in range(len(workload.inputs))]
         outputs = ["output", *(f"output_{i}" for i in range(1, len(workload.outputs)))]
@@ -44,8 +46,9 @@ class NamedTensors:
 
 def _unique(name: str, taken: set[str]) -> str:
     """Return a valid name that is not taken yet, and take it."""
-    plain = re.sub(r"\W", "_", name) or "x"
-    if plain[0].isdigit() or keyword.iskeyword(plain):
+    normal = unicodedata.normalize("NFKC", name)  # names that Python takes for the same become the same
+    plain = "".join(each if f"_{each}".isidentifier() else "_" for each in normal) or "x"
+    if not plain.isidentifier() or keyword.iskeyword(plain) or plain == "__debug__":
         plain = f"_{plain}"
     found, count = plain, 1
     while found in taken:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -34,7 +35,7 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
     Labels: `nondeterministic` (the two outputs differ by more than a varying order of additions explains), `unsteady`
     (they differ by less than that), `random` (they differ by more, but are equal if the random generators have the same
     state), `updates state` (a call changes buffers or parameters), `modifies inputs`. Raises ProblemError for sparse
-    tensors.
+    tensors, and if `forward` returns no tensor.
     """
     with seeded(SEED):
         model, inputs = make_model(), make_inputs(SEED)
@@ -45,6 +46,7 @@ def measure(name: str, make_model: Callable[[], nn.Module], make_inputs: Callabl
         with torch.no_grad(), counter:
             outputs = model(*inputs)
         made = tensors_in(outputs)
+        _refuse_no_tensors(name, outputs)
         _refuse_sparse(name, made)
         untouched = make_inputs(SEED)
         findings = {"updates state": not same(before, state), "modifies inputs": not same(untouched, inputs)}
@@ -134,6 +136,16 @@ def _state(model: nn.Module) -> list[torch.Tensor]:
 def _names(model: nn.Module) -> list[str]:
     """Return the names of `_state`."""
     return [name for name, _ in [*model.named_parameters(), *model.named_buffers()]]
+
+
+def _refuse_no_tensors(name: str, outputs: Any) -> None:
+    """Raise ProblemError if there is no tensor in an output, as in an object whose attributes are not looked at."""
+    if not tensors_in(outputs):
+        returned = next(iter(pytree.tree_leaves(outputs)), outputs)
+        raise ProblemError(
+            f"{name}: forward returns no tensors: outputs must be tensors, or tensors in tuples, lists or dicts, and "
+            f"an object of class {type(returned).__name__} was returned"
+        )
 
 
 def _refuse_sparse(name: str, tensors: list[torch.Tensor]) -> None:

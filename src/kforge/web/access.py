@@ -100,7 +100,8 @@ class Access:
 
     def is_token(self, given: str) -> bool:
         """Return whether this is the token, in constant time."""
-        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.token.encode())
+        # surrogatepass: JSON can hold half of a UTF-16 pair, which no other error handler encodes in all cases
+        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
 
     def knows_host(self, host: str) -> bool:
         """Return whether a Host header names this server. A name that DNS could point here is not believed."""

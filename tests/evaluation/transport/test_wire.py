@@ -3,6 +3,7 @@
 import contextlib
 import math
 import struct
+from collections import namedtuple
 
 import pytest
 from hypothesis import given
@@ -70,6 +71,31 @@ def test_nan_crosses() -> None:
     assert math.isnan(read_back(wire.Result(float("nan"), [])).value)  # type: ignore[attr-defined]
 
 
+Point = namedtuple("Point", "x y")
+Renamed = namedtuple("Renamed", "x def", rename=True)
+Foreign = type("no identifier", (Point,), {})
+
+
+def test_a_named_tuple_crosses_with_its_names() -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def rebuild(name: str, fields: tuple[str, ...], values: tuple[object, ...]) -> object:
+        seen.append((name, fields))
+        return Point(*values)
+
+    sent = [Point(1, (2, Point(3, 4))), {"r": Renamed(5, 6)}]
+    message = wire.Call(sent, 0)
+    frame = message.encode()
+    back = decode(message.kind, frame[HEADER.size :], rebuild).arguments  # type: ignore[attr-defined]
+    assert back[0].y[1].y == 4
+    assert seen == [("Point", ("x", "y")), ("Point", ("x", "y")), ("Renamed", ("x", "_1"))]
+
+
+@pytest.mark.parametrize("value", [Point(1, 2), Renamed(1, 2), Foreign(1, 2), (1, 2)])
+def test_a_named_tuple_is_a_plain_one_where_the_sender_is_not_trusted(value: object) -> None:
+    assert type(read_back(wire.Result(value, [])).value) is tuple  # type: ignore[attr-defined]
+
+
 @given(st.integers(0, 255), st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_a_channel_error(kind: int, payload: bytes) -> None:
     try:
@@ -99,6 +125,9 @@ def test_a_damaged_frame_is_a_message_or_a_channel_error(tree: object, data: st.
         (b"?", "unknown tag"),
         (b"S\x00\x00\x00\x01\xff", "not UTF-8"),
         (b"<\x00\x00\x00\x01[\x00\x00\x00\x00N", "neither text nor an integer"),
+        (b"=\x00\x00\x00\x01" + 2 * b"\x00\x00\x00\x02a(", "no identifier"),
+        (b"=\x00\x00\x00\x01" + 2 * b"\x00\x00\x00\x02is", "no identifier"),
+        (b"=\x7f\x00\x00\x01", "more items"),
         (b"NNNN" + b"extra", "more than its message"),
         (b"(\x00\x00\x00\x01" * 40 + b"N", "nested too deeply"),
     ],

@@ -6,9 +6,13 @@ import os
 import select
 import socket
 import time
+from typing import TYPE_CHECKING
 
 from kforge.errors import ChannelError
 from kforge.evaluation.transport.wire import HEADER, MAGIC, WireMessage, decode
+
+if TYPE_CHECKING:
+    from kforge.evaluation.transport.codec import Rebuild
 
 
 class SideTimedOut(Exception):
@@ -23,13 +27,22 @@ class Channel:
     """One end of a channel.
 
     `max_frame` is the most bytes of a message that is accepted. `death` is a pidfd of the peer's process: when it ends,
-    the peer counts as dead even if a child of it keeps the socket open.
+    the peer counts as dead even if a child of it keeps the socket open. `rebuild` makes the named tuples of messages
+    from a trusted peer; without it they are plain tuples.
     """
 
-    def __init__(self, connection: socket.socket, *, max_frame: int, death: int | None = None) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        *,
+        max_frame: int,
+        death: int | None = None,
+        rebuild: Rebuild | None = None,
+    ) -> None:
         self._socket = connection
         self._max_frame = max_frame
         self._death = death
+        self._rebuild = rebuild
         self.arrived = 0
         """When `receive_with_descriptor` got the header of the last message, by `time.perf_counter_ns`."""
 
@@ -63,7 +76,7 @@ class Channel:
             raise ChannelError("a frame does not start with the magic bytes")
         if length > self._max_frame:
             raise ChannelError(f"a frame of {length} bytes is over the cap of {self._max_frame}")
-        return decode(kind, self._read(length, end))
+        return decode(kind, self._read(length, end), self._rebuild)
 
     def has_unread(self) -> bool:
         """Return whether data has arrived that was not read yet. EOF does not count."""
@@ -93,7 +106,7 @@ class Channel:
         magic, kind, length = HEADER.unpack(head)
         if magic != MAGIC or length > self._max_frame:
             raise ChannelError("malformed frame")
-        return decode(kind, self._read(length, end)), list(descriptors)
+        return decode(kind, self._read(length, end), self._rebuild), list(descriptors)
 
     def _read(self, count: int, end: float) -> bytes:
         """Return exactly `count` bytes. Raises SideTimedOut at the time `end`, SideDied or ChannelError."""

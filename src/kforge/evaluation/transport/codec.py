@@ -6,14 +6,13 @@ Reading never allocates more than the length of what is read, and runs no code t
 from __future__ import annotations
 
 import itertools
+import keyword
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kforge.errors import ChannelError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_DEPTH = 16
 """Most levels of nested values in a message."""
@@ -49,8 +48,11 @@ class DtypeName:
 
 
 Tree = Any
-"""A value that a message may contain: None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple or list of
-values; a dict of values by text and 64-bit integers."""
+"""A value that a message may contain: None, bool, int, float, complex, str, TensorRef, DtypeName; a tuple, named tuple
+or list of values; a dict of values by text and 64-bit integers."""
+
+Rebuild = Callable[[str, tuple[str, ...], tuple[Any, ...]], Any]
+"""Returns the named tuple with these names of its class and its fields, and these values."""
 
 
 def is_key(key: Any) -> bool:
@@ -63,6 +65,21 @@ def keys_in(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [*value, *keys_in([*value.values()])]
     return [key for item in value for key in keys_in(item)] if isinstance(value, list | tuple) else []
+
+
+def names_of(value: tuple[Any, ...]) -> tuple[str, ...]:
+    """Return the names of a named tuple's class and fields. Empty for all other tuples, and for names that are no
+    identifiers."""
+    fields = getattr(type(value), "_fields", None)
+    if not isinstance(fields, tuple) or len(fields) != len(value):
+        return ()
+    names = (type(value).__name__, *fields)
+    return names if are_names(names) else ()
+
+
+def are_names(names: tuple[Any, ...]) -> bool:
+    """Return whether these can be the names of a class and of its fields."""
+    return all(type(name) is str and name.isidentifier() and not keyword.iskeyword(name) for name in names)
 
 
 class Writer:
@@ -100,6 +117,11 @@ class Writer:
                 self.pack("cBB", b"T", _dtype_code(value.dtype), len(value.shape))
                 self.pack(f"{2 * len(value.shape)}q", *value.shape, *value.strides)
                 self.pack("q", value.offset)
+            case tuple() if names := names_of(value):
+                self.pack("cI", b"=", len(value))
+                for name in names:
+                    self.text(name)
+                self.items(value)
             case tuple() | list():
                 self.pack("cI", b"(" if isinstance(value, tuple) else b"[", len(value))
                 self.items(value)
@@ -137,10 +159,14 @@ def _dtype_code(name: str) -> int:
 
 
 class Reader:
-    """Decodes the values of one payload. Every read checks the bounds, and raises ChannelError."""
+    """Decodes the values of one payload. Every read checks the bounds, and raises ChannelError.
 
-    def __init__(self, payload: bytes) -> None:
+    Without `rebuild`, named tuples are read as plain ones: no class is made from names that the sender chose.
+    """
+
+    def __init__(self, payload: bytes, rebuild: Rebuild | None = None) -> None:
         self.payload = payload
+        self.rebuild = rebuild
         self.position = 0
         self.nodes = 0
 
@@ -187,6 +213,8 @@ class Reader:
                 return self._tensor()
             case b"(":
                 return tuple(self.tree(depth + 1) for _ in range(self._count()))
+            case b"=":
+                return self._named(depth)
             case b"[":
                 return [self.tree(depth + 1) for _ in range(self._count())]
             case b"{":
@@ -194,6 +222,14 @@ class Reader:
             case b"<":
                 return {self._key(depth + 1): self.tree(depth + 1) for _ in range(self._count())}
         raise ChannelError(f"unknown tag {tag!r} in a frame")
+
+    def _named(self, depth: int) -> Any:
+        count = self._count()
+        name, *fields = names = tuple(self.text() for _ in range(count + 1))
+        if not are_names(names):
+            raise ChannelError("a name of a named tuple in a frame is no identifier")
+        values = tuple(self.tree(depth + 1) for _ in range(count))
+        return values if self.rebuild is None else self.rebuild(name, tuple(fields), values)
 
     def _key(self, depth: int) -> str | int:
         key = self.tree(depth)

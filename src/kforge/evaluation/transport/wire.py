@@ -17,7 +17,7 @@ from kforge.evaluation.transport.codec import DTYPES as DTYPES
 from kforge.evaluation.transport.codec import MAX_DEPTH as MAX_DEPTH
 from kforge.evaluation.transport.codec import MAX_DIMENSIONS as MAX_DIMENSIONS
 from kforge.evaluation.transport.codec import MAX_NODES as MAX_NODES
-from kforge.evaluation.transport.codec import READ, WRITE, Reader, Writer
+from kforge.evaluation.transport.codec import READ, WRITE, Reader, Rebuild, Writer
 from kforge.evaluation.transport.codec import DtypeName as DtypeName
 from kforge.evaluation.transport.codec import TensorRef as TensorRef
 from kforge.evaluation.transport.codec import Tree as Tree
@@ -56,12 +56,15 @@ def _layout(cls: type[WireMessage]) -> tuple[tuple[str, Any], ...]:
     return _LAYOUTS[cls.kind]
 
 
-def decode(kind: int, payload: bytes) -> WireMessage:
-    """Return the message with this kind and payload. Raises ChannelError if they are malformed."""
+def decode(kind: int, payload: bytes, rebuild: Rebuild | None = None) -> WireMessage:
+    """Return the message with this kind and payload. Raises ChannelError if they are malformed.
+
+    `rebuild` makes the named tuples; without it they are plain tuples.
+    """
     cls = WireMessage.kinds.get(kind)
     if cls is None:
         raise ChannelError(f"unknown kind of frame {kind}")
-    reader = Reader(payload)
+    reader = Reader(payload, rebuild)
     try:
         values = [READ[hint](reader) for _, hint in _layout(cls)]
     except (struct.error, OverflowError) as error:

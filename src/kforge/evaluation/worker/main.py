@@ -18,6 +18,8 @@ import sys
 import time
 import traceback
 import types
+from collections import namedtuple
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,8 @@ from kforge.profiling import authored, torch_profile
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+PROGRAM = "candidate"
+"""Name of the module that the program becomes."""
 UNCOUNTED_CALLS = 2
 """Calls before those that a profiler records, so that work that is done only once is not part of the profile."""
 
@@ -135,9 +139,9 @@ class Worker:
         return wire.Ready()
 
     def load(self, order: wire.Load) -> wire.WireMessage:
-        module = types.ModuleType("candidate")
+        module = types.ModuleType(PROGRAM)
         module.__file__ = order.filename
-        sys.modules["candidate"] = module  # torch.compile, dataclasses and inspect look there
+        sys.modules[PROGRAM] = module  # torch.compile, dataclasses and inspect look there
         linecache.cache[order.filename] = (
             len(order.source), None, order.source.splitlines(keepends=True), order.filename,
         )  # fmt: skip
@@ -413,10 +417,25 @@ def _first_line(text: str) -> str:
     return next(iter(text.strip().splitlines()), "")[:500]
 
 
+def rebuilt(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a named tuple of an input. Its class is the program's own one with these names, which may have methods, or
+    a new one."""
+    own = getattr(sys.modules.get(PROGRAM), name, None)
+    if not isinstance(own, type) or not issubclass(own, tuple) or getattr(own, "_fields", None) != fields:
+        own = _named_tuple(name, fields)
+    # not by calling the class: what the program adds to it must not run before the order is carried out
+    return tuple.__new__(own, values)
+
+
+@cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    return namedtuple(name, fields, rename=True)  # rename: the problem's own class may have such fields
+
+
 def serve(descriptor: int) -> None:
     """Run a worker in this process until the referee is gone. `descriptor` is its end of the channel."""
     faulthandler.enable()
-    channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME)
+    channel = Channel(socket.socket(fileno=descriptor), max_frame=MAX_TRUSTED_FRAME, rebuild=rebuilt)
     begin, _ = channel.receive_with_descriptor(FOREVER)
     assert isinstance(begin, wire.Begin)
     build_cache = Path(begin.build_cache)
