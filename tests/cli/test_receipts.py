@@ -205,14 +205,51 @@ def test_pairs_that_were_timed_on_a_busy_machine_do_not_count() -> None:
     assert receipts.contradictions(quiet) == []
 
 
-def one_by_one(claimed: Interval, seconds: float) -> Evaluation:
-    """Of a program that is at 8x in blocks, and at 1.5x where its calls come one by one."""
+def under_load(told: Evaluation, foreign: float, doubt: str | None, labels: tuple[str, ...] = ()) -> Evaluation:
+    """Return the evaluation with this foreign load in each pair, and this doubt about each speedup."""
+    samples = told.receipt.samples | {"foreign load": (foreign,) * len(told.receipt.samples["eager"])}
+    assert told.correct is not None
+    assert told.correct.timing is not None
+    timing = told.correct.timing
+    comparisons = tuple(each.model_copy(update={"doubt": doubt}) for each in timing.comparisons)
+    verdict = told.correct.model_copy(update={"timing": timing.model_copy(update={"comparisons": comparisons})})
+    receipt = told.receipt.model_copy(update={"samples": samples})
+    return told.model_copy(update={"verdict": verdict, "receipt": receipt, "labels": labels})
+
+
+@pytest.mark.parametrize(
+    ("foreign", "doubt", "labels", "contradicts"),
+    [
+        (0.44, "other processes used 44% of the machine during timing", ("busy_machine",), False),
+        (0.44, None, ("busy_machine",), True),
+        (0.44, None, (), True),
+        (0.15, None, ("busy_machine",), True),
+        (0.15, None, (), False),
+        (0.05, None, ("busy_machine",), False),
+    ],
+    ids=["told", "removed", "removed with its label", "half as busy", "perhaps not busy", "all pairs are quiet"],
+)
+def test_a_doubt_that_was_removed_contradicts_the_load_of_others(
+    foreign: float, doubt: str | None, labels: tuple[str, ...], contradicts: bool
+) -> None:
+    found = receipts.contradictions(under_load(evaluation(), foreign, doubt, labels))
+    assert ("it claims a speedup without a doubt" in "; ".join(found)) is contradicts
+
+
+def test_a_doubt_that_was_removed_contradicts_paced_blocks() -> None:
+    """The program is at 8x in blocks, and at 1x where its calls come one by one."""
+    told = one_by_one(interval(1.0, 0.95, 1.05), 0.08, alone=1.0)
+    assert "it claims a speedup without a doubt" in "; ".join(receipts.contradictions(told))
+
+
+def one_by_one(claimed: Interval, seconds: float, alone: float = 1.5) -> Evaluation:
+    """Of a program that is at 8x in blocks, and at `alone` where its calls come one by one."""
     told = evaluation(
         ratios=(8.0,) * 7, eager=claimed, seconds=seconds, eager_seconds=0.08, compile=interval(0.2, 0.1, 0.3)
     )
-    alone = {"eager one by one": (0.081,) * 4, "candidate one by one": (0.001 + 0.08 / 1.5,) * 4}
+    paced = {"eager one by one": (0.081,) * 4, "candidate one by one": (0.001 + 0.08 / alone,) * 4}
     return told.model_copy(
-        update={"receipt": told.receipt.model_copy(update={"samples": told.receipt.samples | alone})}
+        update={"receipt": told.receipt.model_copy(update={"samples": told.receipt.samples | paced})}
     )
 
 

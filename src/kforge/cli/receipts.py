@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from kforge.cli.output import words
 from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
-from kforge.evaluation.constants import MAX_PAIRS, MOST_PACED_OPEN, STATISTICS
+from kforge.evaluation.constants import BUSY_SHARE, MAX_PAIRS, MOST_PACED_OPEN, STATISTICS
 from kforge.records import Proof, as_json
 from kforge.records.policy import check_choice
 from kforge.store.signature import SIGNATURE, canonical
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kforge.evaluation.timing.pairs import PairedSamples
-    from kforge.records import Comparison, Correct, Evaluation, Interval, Receipt, Timing
+    from kforge.records import Comparison, Correct, Evaluation, Interval, Timing
     from kforge.store import Key, RunFolder
 
 RECEIPT = "receipt"
@@ -164,7 +164,7 @@ def contradictions(evaluation: Evaluation) -> list[str]:
     correct = evaluation.correct
     if correct is None:
         return []
-    return list(_figures(correct)) or list(_against_samples(correct.timing, evaluation.receipt))
+    return list(_figures(correct)) or list(_against_samples(correct.timing, evaluation))
 
 
 def not_recomputed(evidence: tuple[Evaluation, ...]) -> tuple[str, ...]:
@@ -192,10 +192,10 @@ def _are_times(*values: float) -> bool:
     return all(SHORTEST <= value <= LONGEST for value in values)
 
 
-def _against_samples(timing: Timing | None, receipt: Receipt) -> Iterator[str]:
+def _against_samples(timing: Timing | None, evaluation: Evaluation) -> Iterator[str]:
     from kforge.evaluation.timing.pairs import PairedSamples  # imports numpy, which other commands do not need
 
-    held = receipt.samples
+    receipt, held = evaluation.receipt, evaluation.receipt.samples
     if timing is None:
         if held:
             yield "it was not timed, and holds samples"
@@ -228,6 +228,7 @@ def _against_samples(timing: Timing | None, receipt: Receipt) -> Iterator[str]:
         around=around[0],
         around_paced=around[1],
     )
+    samples.busy = _least_load(samples.foreign, evaluation.labels)
     # the receipt holds neither the number of looks at the interval nor whether the program started processes, so all
     # combinations are tried, and the one with the fewest contradictions counts
     fewest: list[str] | None = None
@@ -240,7 +241,21 @@ def _against_samples(timing: Timing | None, receipt: Receipt) -> Iterator[str]:
     yield from fewest or ()
 
 
+def _least_load(foreign: list[float], labels: tuple[str, ...]) -> float:
+    """Return a lower bound of the share of the machine that other processes used during the whole timing.
+
+    The label tells whether it was more than BUSY_SHARE, and may have been removed. Each pair's share is that of a
+    window around it, and there are windows that cover the race and of which no three have a moment in common. So the
+    whole share is at least half of the lowest one.
+    """
+    labelled = math.nextafter(BUSY_SHARE, 1.0) if foreign and "busy_machine" in labels else 0.0
+    return max(labelled, min(foreign, default=0.0) / 2)
+
+
 def _against(timing: Timing, samples: PairedSamples) -> Iterator[str]:
+    # the receipt does not tell what the program did outside its timed calls, nor what held a device back
+    if (doubt := samples.doubt) is not None and any(each.doubt is None for each in timing.comparisons):
+        yield f"it claims a speedup without a doubt, and by its own samples there is one: {doubt}"
     for each in timing.comparisons:
         if each.baseline == "eager":
             yield from _of_eager(each, samples)

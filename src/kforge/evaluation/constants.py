@@ -259,9 +259,9 @@ COMPILED_HALF_WIDTH = 0.02
 MIN_PAIRS_SLOW = 6
 """Fewest timed pairs, even if the time is up: a slow problem gets an interval, too."""
 SETTLE_SECONDS = 2e-3
-"""Seconds between the cache flush of a worker and the moment when it is stopped. Idle OpenMP threads spin for a while
-before they sleep. A thread that is stopped while it spins goes on spinning later, often on the core of the timed
-side."""
+"""Seconds between the answer of a worker that has prepared a block and the moment when it is stopped. Idle OpenMP
+threads spin for a while before they sleep. A thread that is stopped while it spins goes on spinning later, often on the
+core of the timed side."""
 COMPARED_CALLS = 8
 """Timed calls of each pair of blocks whose outputs are compared with the baseline's outputs on the same inputs. A
 program that skips one call in sixteen stays undetected with a chance of (15/16)^160 = 3e-5 over twenty pairs, and of 5

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from kforge.platforms.contracts import DeviceMemory, KernelDevice, Limit, NoProfiler, Profiler
+    from kforge.platforms.host_flush import HostFlush
     from kforge.platforms.kernels import KernelOwner, WatchedKernels
     from kforge.platforms.manifest import Manifest
 
@@ -233,10 +234,19 @@ class Adapter:
         torch.get_device_module(self.device()).synchronize()
 
     def flush(self) -> None:
-        """Evict earlier data from the device's caches."""
+        """Evict earlier data from the device's caches. On a host this also flushes them for other processes."""
+        if self.device().partition(":")[0] == "cpu":
+            self._host_flush.run()
+            return
         # The buffer is read and written, because a plain fill may bypass the caches.
         self._flush_buffer.add_(1)
         self.synchronize()
+
+    @cached_property
+    def _host_flush(self) -> HostFlush:
+        from kforge.platforms.host_flush import HostFlush
+
+        return HostFlush(self.flush_bytes)
 
     @cached_property
     def _flush_buffer(self) -> torch.Tensor:

@@ -79,7 +79,7 @@ def opened(workers: Workers, builds: Path) -> WorkerClient:
         wire.Begin(str(platforms.find("null").folder), str(builds), "strict"),
         output_bytes=0,
         call_deadline=30.0,
-        access=HostAccess(),
+        access=HostAccess(platforms.find("null").adapter),
     )
 
 

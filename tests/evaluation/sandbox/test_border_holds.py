@@ -386,7 +386,7 @@ def test_a_worker_of_another_nursery_is_behind_the_same_border(
     folder = platforms.find("null").folder
     worker = WorkerClient(
         workers.take(tmp_path / "builds", under), wire.Begin(str(folder), str(tmp_path / "builds"), "strict"),
-        output_bytes=0, call_deadline=30.0, access=HostAccess(),
+        output_bytes=0, call_deadline=30.0, access=HostAccess(platforms.find("null").adapter),
     )  # fmt: skip
     code = f"""
 import os, socket, sys

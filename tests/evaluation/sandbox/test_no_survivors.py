@@ -123,7 +123,7 @@ workers = Workers(work=Path({str(tmp_path)!r}), environment=environment,
                   platform=folder, device_nodes=(), ladder=({layer!r},))
 builds = Path({str(tmp_path)!r}) / "builds"
 worker = WorkerClient(workers.take(builds), wire.Begin(str(folder), str(builds), "strict"), output_bytes=0,
-                      call_deadline=9, access=HostAccess())
+                      call_deadline=9, access=HostAccess(platforms.find("null").adapter))
 worker.load({f"MARK = {mark!r}" + chr(10) + FLEE!r}, "candidate.py", "flee")
 print("fled", flush=True)
 time.sleep(60)

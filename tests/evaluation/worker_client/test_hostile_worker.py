@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from kforge import problems
+from kforge import platforms, problems
 from kforge.evaluation.comparison.comparison import Truth, compare, surely_alike
 from kforge.evaluation.constants import MAX_FRAME, MAX_LOG
 from kforge.evaluation.processes.launch import Process
@@ -230,7 +230,7 @@ def verdicts(hostile: Hostile, referee: Referee) -> Iterator[Verdict]:
                 wire.Begin("/", "/", "strict"),
                 output_bytes=1024,
                 call_deadline=CALL_DEADLINE,
-                access=HostAccess() if referee.chance.random() < 0.7 else OutputAccess(),
+                access=HostAccess(platforms.find("null").adapter) if referee.chance.random() < 0.7 else OutputAccess(),
             )
             yield from referee.judge(client)
         except Fault as fault:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kforge import platforms
 from kforge.evaluation.constants import CALL_DEADLINES
 from kforge.evaluation.transport import wire
 from kforge.evaluation.worker_client.orders import Fault, Orders
@@ -42,7 +43,7 @@ def make_calls(
 
     monkeypatch.setattr("kforge.evaluation.worker_client.orders.time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(Orders, "_exchange", exchange)
-    orders = Orders(process, HostAccess(), trusted=trusted)  # type: ignore[arg-type]
+    orders = Orders(process, HostAccess(platforms.find("null").adapter), trusted=trusted)  # type: ignore[arg-type]
     for _ in range(calls):
         orders.order(wire.Call([], 0, None), wire.Result, DEADLINE)
 

@@ -127,7 +127,7 @@ class WorkerFactory:
         if self.memory_plan.memory is not None:
             return self.memory_plan.spare(DeviceAccess(self.adapter, self.memory_plan.memory))
         on_host = torch.device(self.adapter.device()) == HOST
-        return self.memory_plan.spare(HostAccess() if on_host and READS_PROCESSES else OutputAccess())
+        return self.memory_plan.spare(HostAccess(self.adapter) if on_host and READS_PROCESSES else OutputAccess())
 
     @property
     def output_bytes(self) -> int:

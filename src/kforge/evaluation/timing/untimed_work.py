@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class UntimedWork:
     """Processor time of both sides outside timed orders since the race began.
 
-    Both sides flush caches and copy inputs there, so only the difference counts.
+    Both sides free outputs and take weights there, so only the difference counts. Neither flushes caches: a candidate
+    that left that out could do other work for as long, and it would not count.
     """
 
     def __init__(self, baseline: WorkerClient, candidate: WorkerClient) -> None:

@@ -141,7 +141,7 @@ class Prepare(WireMessage, kind=6):
 
     sets: Tree
     flush: bool
-    """Whether to flush the caches before the answer."""
+    """Whether to flush the caches before the answer. False if the referee can do that itself."""
     state: Tree = ()
     """Names of buffers and parameters that the reference updates. The answer to `Go` has their addresses."""
     keep: Tree = ()

@@ -237,8 +237,7 @@ class Worker:
         # varies the addresses of outputs, as the referee varies those of inputs
         self.shift = torch.empty(64 * secrets.randbelow(1024), dtype=torch.uint8)
         self.block = [tuple(self.regions["inputs"].unpack(arguments, self.device)) for arguments in order.sets]
-        # on a device the referee writes the inputs later, and then flushes the caches itself
-        if order.flush and self.regions["inputs"].flat.is_cpu:
+        if order.flush:
             self.adapter.flush()
         self.written_state = list(order.state)
         return wire.Ready()

@@ -108,6 +108,11 @@ class DeviceAccess(OutputAccess):
             self._adapter.synchronize()
         region.fill(tree, values)
 
+    def show_block(self, region: SharedRegion, tree: Tree, values: Any) -> None:
+        # flushed last: timed calls must not find in the device's caches what this process has just written
+        self.show(region, tree, values)
+        self._adapter.flush()
+
     def forget(self) -> None:
         self._allocations, self._opened = [], {}
 
@@ -157,9 +162,6 @@ class DeviceAccess(OutputAccess):
 
     def settle(self) -> None:
         self._adapter.synchronize()
-
-    def flush(self) -> None:
-        self._adapter.flush()
 
     def finish(self, seconds: float, *, brief: bool = False) -> Finish:
         return self._idleness.await_idle(seconds, brief=brief)

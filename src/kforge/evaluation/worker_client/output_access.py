@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kforge.evaluation.transport.aliases import Mapping
     from kforge.evaluation.transport.wire import TensorRef, Tree
     from kforge.evaluation.worker_client.overwriting import Edit
+    from kforge.platforms import Adapter
 
 
 class Finish(NamedTuple):
@@ -111,6 +112,13 @@ class OutputAccess:
         """Write values to their places in the region for inputs, while the worker is stopped."""
         region.fill(tree, values)
 
+    def show_block(self, region: SharedRegion, tree: Tree, values: Any) -> None:
+        """Flush the caches, and write the inputs of a block as `show` does. Called only if the access `sees`.
+
+        The worker must not do the flush: a program could leave it out.
+        """
+        raise NotImplementedError
+
     def learn(self, allocations: Tree) -> None:
         """Remember the device allocations that a worker says contain its outputs. Raises ChannelError if they are
         malformed."""
@@ -139,10 +147,6 @@ class OutputAccess:
     def settle(self) -> None:
         """Wait until the work of this process on the device is done."""
 
-    def flush(self) -> None:
-        """Empty the device's caches, so that timed calls do not find the inputs that this process has just written in
-        a cache."""
-
     def finish(self, seconds: float, *, brief: bool = False) -> Finish:  # noqa: ARG002
         """Wait at most `seconds` until the worker's device is idle. Returns when it was last examined, and whether it
         was still busy at the first examination.
@@ -166,8 +170,9 @@ class HostAccess(OutputAccess):
     sees = True
     draws_ahead = True
 
-    def __init__(self) -> None:
+    def __init__(self, adapter: Adapter) -> None:
         super().__init__()
+        self._adapter = adapter
         self._inputs: SharedRegion | None = None
 
     def attach_inputs(self, region: SharedRegion, address: int) -> None:  # noqa: ARG002 - the kernel reports the true one
@@ -181,6 +186,11 @@ class HostAccess(OutputAccess):
 
     def files_in(self, pid: int) -> list[Mapping]:
         return shared_files_of(pid)
+
+    def show_block(self, region: SharedRegion, tree: Tree, values: Any) -> None:
+        # flushed first: a caller, too, has just written its inputs
+        self._adapter.flush()
+        self.show(region, tree, values)
 
     def read(self, pid: int, ref: TensorRef, limit: int) -> torch.Tensor:
         return read_process(pid, ref, limit)

@@ -89,9 +89,9 @@ class TimedBlock:
         state: Sequence[str] = (),
         paced: bool = False,
     ) -> None:
-        """Prepare a block: the worker flushes its caches and is stopped, and then the inputs are written to its memory.
+        """Prepare a block: the worker is stopped, then the caches are flushed and the inputs written to its memory.
 
-        If the referee cannot write to the worker's memory, the worker copies the inputs while it prepares. `times`
+        If the referee cannot write to the worker's memory, the worker copies the inputs and flushes the caches. `times`
         repeats the inputs, for blocks that are not timed. `seed` is the random seed for the block, if the reference
         draws random numbers. `state` names the buffers that `states` returns. `paced`: the block is for `run_paced`,
         which writes the inputs one by one; then caches are not flushed.
@@ -108,12 +108,12 @@ class TimedBlock:
         shared = region.place(values)
         if not self._access.sees:
             region.fill(shared, values)
-        order = wire.Prepare(shared * times, bool(values) and not paced, list(state), self._keep)
+        flushed = bool(values) and not paced
+        order = wire.Prepare(shared * times, flushed and not self._access.sees, list(state), self._keep)
         self._keep = []
         self._orders.order(order, wire.Ready, self._deadline, settle=self._access.settle_seconds)
-        if self._access.sees and values and not paced:
-            self._access.show(region, shared, values)
-            self._access.flush()
+        if self._access.sees and flushed:
+            self._access.show_block(region, shared, values)
         self._prepared = list(zip(shared, sets, strict=True)) * times
         self._done, self._left, self._seed = [], [], seed
 
