@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 AS_GIVEN = "as_given"
 """Beginning of the names of cases whose inputs come from the problem's own `get_inputs`."""
-INTEGERS = ("other_integers", "skewed_integers", "flipped_masks")
+INTEGERS = ("other_integers", "skewed_integers", "all_alike", "flipped_masks")
 """Names of cases with other integers and masks than given."""
 SPECIAL = "special_integers"
 """Name of the case with special integers, such as -1, which the module may treat differently."""

@@ -149,6 +149,7 @@ class CaseSource:
         has = {
             "other_integers": structure.has("integer", "boolean"),
             "skewed_integers": structure.has("integer", "boolean"),
+            "all_alike": structure.has("integer", "boolean"),
             "flipped_masks": any(map(is_mask, structure.leaves)),
             "moved_zeros": structure.has_moving_places,
             scalars.OTHER: bool({bool, float, complex} & set(structure.scalars)),

@@ -41,8 +41,6 @@ DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Shares of true elements in the rows of random masks."""
 EMPTY_SHARE = 0.125
 """Share of the rows of a mask of infinities that have no finite element, in the first variation of `moved_zeros`."""
-SHARE_ALL_ALIKE = 0.25
-"""How often all integers, or all elements of a mask, are the same in the case `skewed_integers`."""
 BLOCK = 8
 """Elements of a vector that get the same kind of values in `_skewed_integers`."""
 
@@ -97,14 +95,16 @@ def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> T
     return _in_order(values, rows, leaf).reshape(given.shape)
 
 
-def _skewed_or_all_alike(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
-    """Return what `_skewed_integers` returns; now and then the first integer of that everywhere, such as a batch
-    without any object, or a mask that is false throughout."""
-    values = _skewed_integers(given, leaf, generator)
-    is_alike = float(torch.rand((), generator=generator, device=generator.device)) < SHARE_ALL_ALIKE
-    if not is_alike or leaf.one_true or leaf.distinct or leaf.total is not None or not values.numel():
-        return values
-    return torch.full_like(values, values.reshape(-1)[0].item())
+def _all_alike(given: Tensor, leaf: Leaf, generator: torch.Generator, *, rarer: bool = True) -> Tensor:
+    """Return a tensor of one integer, such as a batch without any object; a mask becomes true or false throughout:
+    `rarer` of both in the given one, or the other one."""
+    if leaf.one_true or leaf.distinct or leaf.ascending or leaf.total is not None or not given.numel():
+        return given
+    if leaf.kind == "boolean":
+        mostly = bool(given.double().mean() >= 0.5)
+        return torch.full_like(given, mostly != rarer)
+    number = int(_integers(int(leaf.low), int(leaf.high), (), generator))
+    return torch.full_like(given, number)
 
 
 def _integers(low: int, high: int, shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -295,11 +295,8 @@ DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
             varying(_few_flipped, _is_varied),
             varying(partial(_few_flipped, keep_first=True), _is_varied),
         ),
-        "skewed_integers": (
-            varying(_skewed_or_all_alike, _is_varied),
-            varying(_skewed_integers, _is_varied),
-            varying(_shuffled, _is_varied),
-        ),
+        "skewed_integers": (varying(_skewed_integers, _is_varied), varying(_shuffled, _is_varied)),
+        "all_alike": (varying(_all_alike, _is_varied), varying(partial(_all_alike, rarer=False), _is_varied)),
         "flipped_masks": (varying(_few_flipped, is_mask), varying(partial(_few_flipped, keep_first=True), is_mask)),
         "moved_zeros": (
             varying(_rows_of_infinities, _moves),
