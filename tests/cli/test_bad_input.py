@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,7 +94,10 @@ INPUTS = "def get_inputs(): return [torch.ones(2)]\ndef get_init_inputs(): retur
 def test_a_problem_that_does_not_run(kforge: RunKforge, tmp_path: Path, source: str, said: str) -> None:
     (tmp_path / "bad.py").write_text(source)
     ran = kforge("forge", "bad.py", "-p", "null", "-m", "exchange")
-    assert complaint(ran).startswith("bad: " + said)
+    begun, _, rest = ran.stderr.partition("\n")
+    assert re.fullmatch(r"\[ *\d\.\d s\] bad on null with exchange: \w.*", begun), "a log is not empty meanwhile"
+    error = "".join(line for line in rest.splitlines(keepends=True) if "]   still " not in line)
+    assert complaint(ran._replace(stderr=error)).startswith("bad: " + said)
     assert not (tmp_path / "kforge-runs").exists(), "a run was begun that can never work"
 
 
