@@ -92,7 +92,7 @@ def latest(root: Path) -> str:
     """Return the id of the run or suite that was begun last. Raises RunError if no run was begun yet."""
     ids = sorted(path.name for path in (*run_paths(root), *suite_paths(root)))
     if not ids:
-        raise RunError(f"no runs in {root}; `kforge forge PROBLEM` begins one")
+        raise RunError(f"no runs in {root}; `kforge forge PROBLEM` begins one, and -o names another folder")
     return ids[-1]
 
 
