@@ -46,6 +46,7 @@ from kforge.records import (
 from kforge.run_options import new_options
 from kforge.store import Header, RunFolder, SuiteFolder, SuiteHeader, suite_paths
 from kforge.store.folder import run_paths
+from kforge.suite.results import result_of
 
 MOST_SECONDS, MOST_BYTES = 2.0, 200 * 2**20
 """Limits of each command: seconds, and bytes of memory."""
@@ -182,9 +183,11 @@ class Writer:
         tasks = tuple(Task(name=each.name, family=each.name.partition("/")[0], problem=each) for each in problems)
         header = SuiteHeader.new(suite="scale", workload="", tasks=tasks, options=dict(self.options), platform_dirs=())
         folder = SuiteFolder.create(self.root, header, self.key)
+        folder.hold_to(self.key)
         for task, problem in zip(tasks, problems, strict=True):
             folder.place(task).mkdir(parents=True)
             self.run(folder.place(task), problem)
+            result_of(folder, task)  # as a worker of `kforge suite` does when a problem ends; it keeps the result
 
 
 def problem(number: int) -> Problem:

@@ -3,6 +3,25 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def did_you_mean(name: str, names: Iterable[str], *, most: int = 1) -> str:
+    """Return the question for a name that is wrong: `did you mean 'softmax'?` Empty if no name is like it.
+
+    A name with folders, such as `norms/layer_norm`, is also like its last part. At most `most` names are suggested.
+    """
+    import difflib
+
+    whole = {each.lower(): each for each in names}
+    last = {each.rpartition("/")[2]: each for each in whole}
+    close = difflib.get_close_matches(name.lower(), {**whole, **last}, n=2 * most)
+    meant = dict.fromkeys(whole[last.get(each, each)] for each in close)
+    quoted = [repr(each) for each in meant][:most]
+    return f"did you mean {' or '.join(quoted)}?" if quoted else ""
 
 
 class Precision(StrEnum):

@@ -28,16 +28,22 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write(
-    path: Path, text: str | bytes, *, shared: bool = False, within: Path | None = None, mode: int = 0o666
+    path: Path,
+    text: str | bytes,
+    *,
+    shared: bool = False,
+    within: Path | None = None,
+    mode: int = 0o666,
+    synced: bool = True,
 ) -> None:
     """Write a text, or bytes, under its final name. Raises RunError when it cannot be written; then the old file stays.
 
     `shared`: other processes may write the same file at the same time. `within`: a folder that others may have made;
-    neither it nor any path from it down to the file may be a symbolic link.
+    neither it nor any path from it down to the file may be a symbolic link. `synced`: wait until the file is on disk;
+    a file that is not synced may be lost or empty after a power failure.
     """
-    _replace(
-        path, lambda file: file.write(text.encode() if isinstance(text, str) else text), within, mode, shared=shared
-    )
+    content = text.encode() if isinstance(text, str) else text
+    _replace(path, lambda file: file.write(content), within, mode, shared=shared, synced=synced)
 
 
 def copy(source: Path, path: Path, *, within: Path | None = None) -> None:
@@ -65,13 +71,14 @@ def read(path: Path, *, most: int = LARGEST) -> bytes:
         raise
 
 
-def make_folder(path: Path, *, within: Path | None = None) -> None:
-    """Make a folder that survives a crash; an existing one is fine. Raises RunError if it cannot be made, or lies
-    behind a link."""
+def make_folder(path: Path, *, within: Path | None = None, synced: bool = True) -> None:
+    """Make a folder that survives a crash if it is `synced`; an existing one is fine. Raises RunError if it cannot be
+    made, or lies behind a link."""
     refuse_links(path, within)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        _sync_folder(path.parent)
+        if synced:
+            _sync_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
     refuse_links(path, within)
@@ -95,7 +102,13 @@ def is_link(path: Path) -> RunError:
 
 
 def _replace(
-    path: Path, fill: Callable[[BinaryIO], object], within: Path | None, mode: int = 0o666, *, shared: bool = False
+    path: Path,
+    fill: Callable[[BinaryIO], object],
+    within: Path | None,
+    mode: int = 0o666,
+    *,
+    shared: bool = False,
+    synced: bool = True,
 ) -> None:
     refuse_links(path, within)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
@@ -106,12 +119,14 @@ def _replace(
             with os.fdopen(os.open(temporary, _NEW, mode), "wb") as file:
                 fill(file)
                 file.flush()
-                os.fsync(file.fileno())
+                if synced:
+                    os.fsync(file.fileno())
             temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        if synced:
+            _sync_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
 

@@ -12,6 +12,7 @@ from kforge.loop import RunLimits
 from kforge.models import ModelSettings, NamedImages, NamedSettings, ensemble, open_model
 from kforge.profiling import picture
 from kforge.records import Amount, Count, EvaluationPolicy
+from kforge.records.faults import first_fault
 from kforge.search import strategy
 from kforge.smith import NAME as BUILTIN
 
@@ -130,7 +131,7 @@ def options_of(chosen: Mapping[str, object], origin: str) -> RunOptions:
     try:
         return RunOptions.model_validate(chosen)
     except ValidationError as error:
-        raise RunError(f"{origin} is damaged: its option {_first(error)}") from error
+        raise RunError(f"{origin} is damaged: its option {_described(error)}") from error
 
 
 def new_options(**chosen: Any) -> RunOptions:
@@ -148,14 +149,13 @@ def new_options(**chosen: Any) -> RunOptions:
     try:
         return RunOptions(**chosen)
     except ValidationError as error:
-        raise InputError(f"option {_first(error)}") from error
+        raise InputError(f"option {_described(error)}") from error
 
 
-def _first(error: ValidationError) -> str:
+def _described(error: ValidationError) -> str:
     """Return which option is wrong, and why, in one line."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    name = ".".join(str(part) for part in first["loc"]) or "model"  # only an ensemble concerns several options
-    return f"{name}: {' '.join(first['msg'].removeprefix('Value error, ').split())}"
+    fault = first_fault(error)
+    return str(fault._replace(field=fault.field or "model"))  # only an ensemble concerns several options
 
 
 def first_writer(model: str, seed: str) -> str:

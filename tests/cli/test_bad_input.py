@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,7 +94,10 @@ INPUTS = "def get_inputs(): return [torch.ones(2)]\ndef get_init_inputs(): retur
 def test_a_problem_that_does_not_run(kforge: RunKforge, tmp_path: Path, source: str, said: str) -> None:
     (tmp_path / "bad.py").write_text(source)
     ran = kforge("forge", "bad.py", "-p", "null", "-m", "exchange")
-    assert complaint(ran).startswith("bad: " + said)
+    begun, _, rest = ran.stderr.partition("\n")
+    assert re.fullmatch(r"\[ *\d\.\d s\] bad on null with exchange: \w.*", begun), "a log is not empty meanwhile"
+    error = "".join(line for line in rest.splitlines(keepends=True) if "]   still " not in line)
+    assert complaint(ran._replace(stderr=error)).startswith("bad: " + said)
     assert not (tmp_path / "kforge-runs").exists(), "a run was begun that can never work"
 
 
@@ -208,8 +212,11 @@ def test_a_model_that_cannot_be_used(
         (("frog",), "No such command 'frog'"),
         (("forge",), "Missing argument 'problem'"),
         (("forge", "p.py", "--faster"), "No such option: --faster"),
-        (("forge", "p.py", "-n", "0"), "'-n' / '--iterations'"),
-        (("forge", "p.py", "-n", "many"), "'-n' / '--iterations'"),
+        (("forge", "p.py", "-n", "0"), "'-n' / '--iterations': must be at least 1, not '0'"),
+        (("forge", "p.py", "-n", "many"), "'-n' / '--iterations': must be a whole number, not 'many'"),
+        (("forge", "p.py", "--precision", "foo"), "'--precision': 'foo' is not one of 'strict', 'tf32', 'half'."),
+        (("forge", "p.py", "--budget-usd", "nan"), "'--budget-usd': must be at least 0, not 'nan'"),
+        (("forge", "p.py", "--model-settings", "temperature=9"), "'temperature': must be at most 2, not '9'"),
         (("forge", "p.py", "-p", "null", "-m", "exchange", "-n", "9" * 23), "option iterations: it must be a count"),
         (("forge", "p.py", "-p", "null", "-m", "exchange", "--replications", "9" * 23), "option replications: it must"),
         (("forge", "p.py", "-p", "null", "-m", "exchange", "--budget-minutes", "1e200"), "option budget_minutes: it"),
@@ -279,7 +286,7 @@ def test_a_run_that_is_none(kforge: RunKforge, tmp_path: Path, command: str) -> 
     [
         (b"[]", "is not a run: kforge cannot read its run.json"),
         (b"\xff\xfe", "is not a run: kforge cannot read its run.json"),
-        (b'{"format": 1, "id": "x"}', "run.json is damaged: created: Field required"),
+        (b'{"format": 1, "id": "x"}', "run.json is damaged: created: is missing"),
         (b'{"format": 99}', "was written by a newer kforge (format 99)"),
     ],
 )

@@ -7,7 +7,8 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from kforge.cli.output.display import Now, PlainDisplay
+from kforge.cli.output.display import FirstStage, Now, PlainDisplay
+from kforge.cli.output.suite_progress import Pace, PlainSuite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +68,30 @@ def test_a_quiet_display_prints_only_what_still_runs(capsys: pytest.CaptureFixtu
     lines += printed(capsys)
     assert re.fullmatch(r"  still norms/layer_norm( \(\d s\))?: timing", lines[0])
     assert lines[-1] == "1/2 norms/layer_norm: correct"
+
+
+def test_the_first_stage_of_a_preparation_is_printed_at_once_and_later_ones_are_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with FirstStage("tiny on null", still=1e6) as display:
+        assert printed(capsys) == []
+        display.stage("starting the evaluator")
+        assert printed(capsys) == ["tiny on null: starting the evaluator"]
+        display.stage("preparing the problem")
+    assert printed(capsys) == []
+
+
+def test_a_suite_in_a_log_names_the_first_problem_at_once_and_no_later_one(capsys: pytest.CaptureFixture[str]) -> None:
+    pace = Pace(5)
+    for _ in range(2):  # finished before
+        pace.count()
+    with PlainSuite(pace) as display:
+        display.tell("norms/layer_norm", "starting the evaluator")
+        assert printed(capsys) == ["  3/5 norms/layer_norm: starting the evaluator"]
+        display.tell("norms/layer_norm", "timing")
+        pace.count()
+        display.tell("norms/rms_norm", "starting the evaluator")
+    assert printed(capsys) == []
 
 
 def test_the_seconds_are_those_of_the_stage_and_not_of_its_latest_detail() -> None:

@@ -44,7 +44,7 @@ def test_a_run_that_was_begun_at_no_time(kforge_in_process: RunKforge, handed_ov
     handed_over(created=created)
     ran = kforge_in_process("runs")
     assert ran.status == 0
-    assert "created: Value error, it is not a date and time" in ran.stderr
+    assert "created: it is not a date and time" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
@@ -53,7 +53,7 @@ def test_options_that_kforge_does_not_have(kforge_in_process: RunKforge, handed_
     run = handed_over(options={"colour": "red", "model": "exchange", "analyst": "exchange"})
     ran = kforge_in_process("resume", run, "--trust")
     assert (ran.status, ran.stderr.count("\n")) == (2, 1), ran.stderr
-    assert "is damaged: its option colour: Extra inputs are not permitted" in ran.stderr
+    assert "is damaged: its option colour: is not known" in ran.stderr
 
 
 def test_a_suite_without_options(kforge_in_process: RunKforge, tmp_path: Path) -> None:

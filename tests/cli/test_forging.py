@@ -72,7 +72,9 @@ def test_from_a_failure_over_repairs_to_an_optimization(forged: Forged) -> None:
 
 def test_progress_is_told_line_by_line(forged: Forged) -> None:
     told = [line.partition("] ")[2] for line in forged.stderr.splitlines()]
-    assert told[0] == f"tiny on null with scripted:script.json → {forged.folder}"
+    assert told[0] == "tiny on null with scripted:script.json: starting the evaluator", "said at once"
+    (title,) = [line for line in told if "→" in line]
+    assert title == f"tiny on null with scripted:script.json → {forged.folder}"
     attempts = [line for line in told if line.startswith("attempt ")]
     assert [line.split(": ")[:2] for line in attempts] == [
         ["attempt 0 functional", "generation failure"],

@@ -121,7 +121,12 @@ def test_every_command_about_runs_takes_the_folder_that_forge_took(
         ran = kforge_in_process(*command, "-o", "elsewhere")
         assert ran.status == (1 if command[0] == "resume" else 0), ran
         assert run.name in ran.stdout
-    assert kforge_in_process("show", run.name).status == 2
+    for command in (("show",), ("resume",), ("suite", "--resume")):
+        missed = kforge_in_process(*command, run.name)
+        assert (missed.status, missed.stdout) == (2, "")
+        assert f" in {tmp_path / 'kforge-runs'}; " in missed.stderr
+        assert "for one in another folder, give its path, or that folder by -o or KFORGE_RUNS" in missed.stderr
+    assert kforge_in_process("show", run.name, environment={"KFORGE_RUNS": "elsewhere"}).status == 0
 
 
 @pytest.mark.parametrize("command", [("runs",), ("show",), ("show", "x")])
@@ -144,7 +149,8 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(
     (tmp_path / "file").write_text("")
     ran = kforge_in_process("forge", tiny, "-p", "null", "-m", "exchange", "-o", place, "--no-compile-baseline")
     assert (ran.status, ran.stdout) == (2, "")
-    (line,) = ran.stderr.splitlines()
+    line = ran.stderr.splitlines()[-1]  # after the progress, for a folder that only the system refuses
+    assert line.startswith("kforge: ")
     assert why in line
 
 
@@ -159,10 +165,13 @@ def test_show_without_a_name_is_the_latest_run(kforge_in_process: RunKforge, for
     assert json.loads(document.stdout) == forged.document
 
 
+BEGINS = "`kforge forge PROBLEM` begins one, and -o names another folder"
+
+
 def test_show_without_any_run(kforge_in_process: RunKforge, tmp_path: Path) -> None:
     ran = kforge_in_process("show")
     assert (ran.status, ran.stdout) == (2, "")
-    assert ran.stderr == f"kforge: no runs in {tmp_path / 'kforge-runs'}; `kforge forge PROBLEM` begins one\n"
+    assert ran.stderr == f"kforge: no runs in {tmp_path / 'kforge-runs'}; {BEGINS}\n"
 
 
 def test_a_run_that_waits_says_which_prompt_waits_and_how_to_go_on(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -18,12 +19,17 @@ from rich.console import Console
 
 from kforge.cli import suites
 from kforge.metrics import Gain, Metrics
+from kforge.problems.live.exporting import quiet
+from kforge.suite import ProblemResult
+from kforge.suite.worker import SuiteWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cli.conftest import Answers
     from tests.conftest import RunKforge
+
+    from kforge.problems import Task
 
 QUICK = ("-p", "null", "--no-compile-baseline", "--replications", "0")
 
@@ -76,7 +82,8 @@ def test_a_suite_from_beginning_to_end(
 
     told = [line.partition("] ")[2] for line in ran.stderr.splitlines()]
     assert told[0] == f"ours on null with {model} → {document['run']}"
-    results = [line for line in told[1:] if not line.startswith("  still ")]  # said now and then on a slow machine
+    assert told[1] == "  1/4 one/a: starting the evaluator", "the first problem is named at once"
+    results = [line for line in told[2:] if not line.startswith("  still ")]  # said now and then on a slow machine
     assert [line.split(",")[0] for line in results] == [
         f"{number}/4 {name}: {problem['state']}" for number, (name, problem) in enumerate(problems.items(), 1)
     ]
@@ -98,6 +105,30 @@ def test_a_suite_from_beginning_to_end(
     assert f"suite ours on null with {model}, " in listed.stdout
     assert "finished, 4 of 4 problems done" in listed.stdout
     assert json.loads(kforge_in_process("runs", "--json").stdout) == []
+
+
+def test_each_of_many_problems_that_end_at_once_gets_one_line(
+    kforge_in_process: RunKforge, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end_at_once(worker: SuiteWorker, task: Task, watch: Callable[[Task, str], None]) -> ProblemResult:
+        watch(task, "tracing")
+        with quiet():  # as the smith traces, while another thread prints the lines
+            time.sleep(0.001)
+        return ProblemResult(name=task.name, family=task.family, state="correct")
+
+    monkeypatch.setattr(SuiteWorker, "carry_out", end_at_once)
+    (tmp_path / "many" / "one").mkdir(parents=True)
+    count = 60
+    for number in range(count):
+        shutil.copy(tiny, tmp_path / "many" / "one" / f"p{number}.py")
+    ran = kforge_in_process("suite", "many", *QUICK, "-m", "exchange", "--workers", "4")
+    assert ran.status == 0, ran.stderr
+    told = [line.partition("] ")[2] for line in ran.stderr.splitlines()]
+    results = [line.partition(": ")[0] for line in told if re.match(r"\d+/60 ", line)]
+    assert [line.partition(" ")[0] for line in results] == [f"{number}/{count}" for number in range(1, count + 1)]
+    assert {line.partition(" ")[2] for line in results} == {f"one/p{number}" for number in range(count)}
+    begun = [line for line in told if line.startswith("  1/60 one/p")]
+    assert (len(begun), told.index(begun[0]), begun[0].endswith(": tracing")) == (1, 1, True), "only the first is told"
 
 
 def wait_until(condition: Callable[[], object], process: subprocess.Popen[bytes]) -> None:

@@ -126,8 +126,8 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(
 @pytest.mark.parametrize(
     ("head", "said"),
     [
-        ('question = "?"\nsuite = "suite"', "name: Field required"),
-        ('name = "A B"\nquestion = "?"\nsuite = "suite"', "name: String should match pattern"),
+        ('question = "?"\nsuite = "suite"', "name: is missing"),
+        ('name = "A B"\nquestion = "?"\nsuite = "suite"', "name: must match "),
         ('name = "a"\nquestion = "?"\nsuite = "nowhere"', "nowhere: no such file or directory"),
     ],
 )

@@ -41,8 +41,8 @@ def test_any_settings_survive_their_text(settings):
     [
         ("efort=high", "'efort=high' is not a setting; write NAME=VALUE with one of effort, temperature, seed,"),
         ("effort", "'effort' is not a setting"),
-        ("effort=huge", "'effort': input should be 'none', 'minimal',"),
-        ("temperature=3", "'temperature': input should be less than or equal to 2"),
+        ("effort=huge", "'effort': must be 'none', 'minimal',"),
+        ("temperature=3", "'temperature': must be at most 2, not '3'"),
         ("seed=-1", "'seed': it must be a count"),
         ("context=0", "'context': it must be at least 1"),
         ("seed=1,seed=2", "'seed' is given twice"),

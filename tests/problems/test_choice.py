@@ -35,6 +35,30 @@ def test_a_wrong_choice_is_told_in_one_line(options: dict[str, Any], said: str) 
     assert "\n" not in str(caught.value)
 
 
+NAMED = [Entry(name=name, variants=()) for name in ("norms/layer_norm", "norms/rms_norm", "algebra/matmul", "softmax")]
+
+
+@pytest.mark.parametrize(
+    ("only", "options", "said"),
+    [
+        ("layernorm", {}, "no problem matches 'layernorm'; did you mean 'norms/layer_norm'?"),
+        ("norms/layer_nrm", {}, "did you mean 'norms/layer_norm'"),
+        ("Softmax", {}, "did you mean 'softmax'?"),
+        ("algebra/matmull*", {}, "did you mean 'algebra/matmul'?"),
+        ("zebra, matnul", {}, "did you mean 'algebra/matmul'?"),
+        ("layernorm", {"tags": "algebra"}, "no problem matches 'layernorm' --tags algebra; the first of 4 is norms/"),
+        ("zebra", {}, "no problem matches 'zebra'; the first of 4 is norms/layer_norm"),
+    ],
+)
+def test_a_pattern_that_matches_nothing_names_the_problems_that_are_like_it(
+    only: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ProblemError) as caught:
+        ProblemChoice.parsed(**options).of(NAMED, "ours", only)
+    assert said in str(caught.value)
+    assert str(caught.value).count("did you mean") == said.count("did you mean")
+
+
 def test_a_problem_without_a_number_counts_by_its_place() -> None:
     chosen = ProblemChoice.parsed(numbers="3,19-20", tags="even,norms").of(ENTRIES, "ours")
     assert [entry.name for entry in chosen] == ["norms/n3", "norms/n19", "norms/n20"]

@@ -12,7 +12,7 @@ from pydantic import create_model
 from kforge.errors import InputError
 from kforge.problems import Task
 from kforge.records import Record
-from kforge.store import Key, RunFolder, SuiteFolder, SuiteHeader, derived
+from kforge.store import Key, RunFolder, RunSummary, SuiteFolder, SuiteHeader, derived, list_runs
 from kforge.suite import result_of
 
 if TYPE_CHECKING:
@@ -99,14 +99,44 @@ def test_facts_are_ignored_while_others_can_read_the_key(run: RunFolder, key: Ke
 
 
 def test_edited_facts_and_facts_of_another_run_do_not_count(run: RunFolder, key: Key) -> None:
-    derived.keep(run.path, "facts", Facts(best="this"), key)
+    derived.keep(run.path, "facts", Facts(best="this"), key, "digest")
     file = run.path / "derived" / "facts"
     other = run.path.with_name("other")
     shutil.copytree(run.path, other)
-    assert derived.read(other, "facts", Facts, key) is None
+    assert derived.read(other, "facts", Facts, key, "digest") is None
     file.write_bytes(file.read_bytes().replace(b"this", b"that"))
-    assert derived.read(run.path, "facts", Facts, key) is None
-    assert not derived.is_kept(run.path, key, "")
+    assert derived.read(run.path, "facts", Facts, key, "digest") is None
+    assert not derived.is_kept(run.path, key, "digest")
+
+
+def test_a_run_that_finishes_keeps_its_summary_by_which_it_is_listed(run: RunFolder, key: Key) -> None:
+    """Cause: the first list of many runs read every attempt of them, which took 7 s for 10,000 attempts."""
+    root = run.path.parent
+    summary = run.summary()
+    assert derived.read(run.path, derived.SUMMARY, RunSummary, key) == summary
+    (run.path / "attempts" / "000" / "attempt.json").write_text("not read")
+    assert list_runs(root, "sqlite://", key) == ((summary,), ())
+    assert "attempt.json is damaged" in list_runs(root, "sqlite://").notes[0], "without the key no summary counts"
+
+
+def test_a_summary_ends_with_the_header_that_it_is_of(run: RunFolder, key: Key) -> None:
+    header = run.path / "run.json"
+    header.write_bytes(header.read_bytes().replace(b'"created": "2', b'"created": "x'))
+    listing = list_runs(run.path.parent, "sqlite://", key)
+    assert listing.runs == ()
+    assert "it is not a date and time" in listing.notes[0]
+
+
+def test_a_run_that_others_began_keeps_no_summary(
+    tmp_path: Path, key: Key, header: Callable[..., Header], attempt: Callable[..., Attempt],
+    outcome: Callable[..., Outcome],
+) -> None:  # fmt: skip
+    foreign = RunFolder.create(tmp_path / "runs", header())
+    foreign.hold_to(key)
+    with foreign.writing():
+        foreign.commit(attempt(0, 2.0))
+        foreign.finish(outcome(0))
+    assert not (foreign.path / "derived").exists()
 
 
 def test_facts_end_with_the_outcome_that_they_are_of(run: RunFolder, key: Key) -> None:

@@ -233,7 +233,7 @@ def test_what_is_not_a_run_is_said_in_one_line(tmp_path: Path) -> None:
         (b"[1]", "kforge cannot read its run.json"),
         (b'{"name": "somebody else"}', "kforge cannot read its run.json"),
         (b'{"format": 2}', "newer kforge"),
-        (b'{"format": 1, "id": "x"}', r"run\.json is damaged: created: Field required"),
+        (b'{"format": 1, "id": "x"}', r"run\.json is damaged: created: is missing"),
     ],
 )
 def test_a_foreign_or_damaged_header_is_said_in_one_line(tmp_path: Path, content: bytes, reason: str) -> None:

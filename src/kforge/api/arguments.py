@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
-from kforge.choices import ProfileForm
+from kforge.choices import ProfileForm, did_you_mean
 from kforge.errors import InputError
 from kforge.prompts.rendering import template_sets
 from kforge.records.policy import CHOICES
@@ -63,8 +62,7 @@ def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in names:
-                close = difflib.get_close_matches(name, names, n=1)
-                meant = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names)}"
+                meant = did_you_mean(name, names) or f"there are: {', '.join(names)}"
                 raise InputError(f"kforge.{function.__name__} has no argument '{name}'; {meant}")
         return function(*args, **kwargs)
 

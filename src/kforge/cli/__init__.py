@@ -14,6 +14,7 @@ import secrets
 import sys
 import traceback
 from datetime import UTC, datetime
+from typing import Any
 
 from kforge.cli import inherited
 from kforge.cli.output.encoding import spell_unprintable
@@ -60,8 +61,19 @@ def run(arguments: list[str]) -> int:
         # typer's usage errors; some versions of typer bundle their own click, so the errors are recognised by their
         # attributes
         if hasattr(error, "format_message"):
-            return _say(error.format_message(), BAD_INPUT)
+            return _say(_usage(error), BAD_INPUT)
         return _say(f"kforge failed: {_described(error)}", BAD_INPUT)
+
+
+def _usage(error: Any) -> str:
+    """Return the message of one of typer's usage errors. Newer versions of typer quote pydantic about a wrong value."""
+    from pydantic import ValidationError
+
+    from kforge.records.faults import first_fault
+
+    if isinstance(error.__cause__, ValidationError):
+        error.message = first_fault(error.__cause__).reason
+    return str(error.format_message())
 
 
 def _described(error: Exception) -> str:

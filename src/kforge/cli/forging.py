@@ -10,7 +10,7 @@ from kforge import problems, reading, settings
 from kforge.cli import INTERRUPTED, NOT_FOUND, WAITING
 from kforge.cli.options import CrewSize, Material
 from kforge.cli.output import documents
-from kforge.cli.output.display import STILL_SECONDS, open_display, open_progress
+from kforge.cli.output.display import open_display, open_preparation
 from kforge.cli.output.lines import note
 from kforge.cli.output.outcomes import print_outcome, waiting_document
 from kforge.cli.trusting import consent, say_whose, whose
@@ -106,8 +106,7 @@ def begin(
 ) -> int:
     problem = problems.load(path, overrides)
     root = root or chosen.runs
-    # a bad problem gets one line only, so progress is shown only for a step that takes long
-    with open_progress(still=STILL_SECONDS) as progress:
+    with open_preparation(f"{problem.name} on {choice.platform} with {choice.model}") as progress:
         session = Session.begin(problem, choice, chosen, root=root, extra=platform_dirs, watch=progress.stage)
     for remark in session.remarks:
         note(remark)

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from kforge.settings import Settings
     from kforge.store import Key, Listing
 
-SUMMARY = "summary"
-"""The name under which the summary of a finished run is kept."""
 IN_MEMORY = "sqlite://"
 """URL of an index in memory, for a folder in which no index can be written."""
 
@@ -94,7 +92,7 @@ def latest(root: Path) -> str:
     """Return the id of the run or suite that was begun last. Raises RunError if no run was begun yet."""
     ids = sorted(path.name for path in (*run_paths(root), *suite_paths(root)))
     if not ids:
-        raise RunError(f"no runs in {root}; `kforge forge PROBLEM` begins one")
+        raise RunError(f"no runs in {root}; `kforge forge PROBLEM` begins one, and -o names another folder")
     return ids[-1]
 
 
@@ -164,13 +162,13 @@ def _listing(root: Path, chosen: Settings) -> Listing:
     configured index cannot be used, and RunError for a symbolic link that others may have planted."""
     url = index_url(root) if chosen.database == index_url(chosen.runs) else chosen.database
     try:
-        return list_runs(root, url)
+        return list_runs(root, url, chosen.signing_key)
     except RunError:
         raise  # a planted symbolic link: the user must see this message
     except InputError:
         if url != index_url(root):
             raise
-        return list_runs(root, IN_MEMORY)
+        return list_runs(root, IN_MEMORY, chosen.signing_key)
 
 
 def _names(ids: Sequence[str]) -> dict[str, str]:
@@ -186,7 +184,7 @@ def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool
     checked. Its summary is then kept with a signature of its own.
     """
     path = root / listed.id
-    if (kept := derived.read(path, SUMMARY, RunSummary, key)) is not None:
+    if (kept := derived.read(path, derived.SUMMARY, RunSummary, key)) is not None:
         return kept, True
     with suppress(RunError):
         run = RunFolder.open(path)
@@ -195,7 +193,7 @@ def _checked(listed: RunSummary, root: Path, key: Key) -> tuple[RunSummary, bool
             run.hold_to(key)
         summary = run.summary()
         if is_ours and summary.status == "finished":
-            derived.keep(path, SUMMARY, summary, key)
+            derived.keep(path, derived.SUMMARY, summary, key)
         return summary, is_ours
     return listed, False
 

@@ -20,6 +20,7 @@ from kforge.errors import InputError
 from kforge.evaluation.baselines import compile_mode
 from kforge.evaluation.constants import BUSY_SHARE, MAX_PAIRS, MOST_PACED_OPEN, STATISTICS
 from kforge.records import Proof, as_json
+from kforge.records.faults import first_fault
 from kforge.records.policy import check_choice
 from kforge.store.signature import SIGNATURE, canonical
 
@@ -90,7 +91,7 @@ def read(text: str, name: str, key: Key) -> Claim:
         content = canonical(document)
         proof = Proof.from_json(json.dumps(document))  # parse exactly the document that was signed
     except ValidationError as error:
-        raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: {_first(error)}") from error
+        raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: {first_fault(error)}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not a receipt of `kforge eval --receipt`: it is not JSON ({error})") from error
     if proof.problem.state_path is not None or proof.problem.state_digest is not None:
@@ -114,16 +115,12 @@ def of_run(run: RunFolder, key: Key) -> Claim:
     try:
         proof = Proof(problem=run.header.problem, candidate=best.candidate, evaluation=reported)
     except ValidationError as error:
-        raise InputError(f"run {run.id} is damaged: {_first(error)}") from error
+        raise InputError(f"run {run.id} is damaged: {first_fault(error)}") from error
     for evaluation in evidence:
         _check_names(evaluation, str(run.path))
     is_ours = run.is_signed(key)
     readable = None if is_ours else run.readable_problem()
     return Claim(proof, evidence, str(run.path), is_ours, readable, run.best_path)
-
-
-def _first(error: ValidationError) -> str:
-    return str(error.errors(include_url=False, include_input=False)[0]["msg"])
 
 
 def _check_size(evidence: tuple[Evaluation, ...], origin: str) -> None:

@@ -15,6 +15,7 @@ from kforge.errors import InputError
 from kforge.phrases import NOT_MEASURED, NOTHING, baselines_in_words
 from kforge.records import as_json
 from kforge.store import SuiteFolder
+from kforge.store.naming import ELSEWHERE
 from kforge.suite.results import BROKEN
 from kforge.suite.results import WAITING as WAITS
 from kforge.suite.runner import SuiteSession, baselines_of, metrics_of, results_of
@@ -62,7 +63,7 @@ def resume(name: str, allowed: Permission, *, root: Path | None = None, crew: Cr
     root = root or chosen.runs
     folder = SuiteFolder.find(root, name)
     if folder is None:
-        raise InputError(f"no suite '{name}' in {root}; `kforge runs` lists those there are")
+        raise InputError(f"no suite '{name}' in {root}; {ELSEWHERE}")
     is_ours = folder.is_signed(chosen.signing_key)
     return work(SuiteSession(folder, chosen, consent(None, allowed)), crew=crew, json=json, is_ours=is_ours)
 

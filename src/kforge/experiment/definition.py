@@ -32,6 +32,7 @@ from kforge.errors import InputError
 from kforge.metrics import MEASURES
 from kforge.problems import open_suite
 from kforge.records import Record
+from kforge.records.faults import first_fault
 from kforge.run_options import RunOptions, choose_model, new_options
 from kforge.session import platform_at_hand
 
@@ -169,13 +170,12 @@ def _parsed(path: Path) -> ExperimentFile:
     try:
         return ExperimentFile.model_validate(said)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
+        fault = first_fault(error)
+        if error.errors()[0]["type"] == "extra_forbidden":
             raise InputError(
-                f"{path}: there is no key {where!r}; there are: {', '.join(ExperimentFile.model_fields)}"
+                f"{path}: there is no key {fault.field!r}; there are: {', '.join(ExperimentFile.model_fields)}"
             ) from error
-        raise InputError(f"{path}: {where}: {' '.join(first['msg'].removeprefix('Value error, ').split())}") from error
+        raise InputError(f"{path}: {fault}") from error
 
 
 def _check_names(path: Path, options: Mapping[str, object]) -> None:

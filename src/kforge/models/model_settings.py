@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Va
 from kforge.errors import PromptTooLong
 from kforge.models.tokens import likely_tokens
 from kforge.records import Amount, Count, Record
+from kforge.records.faults import first_fault
 
 if TYPE_CHECKING:
     from kforge.models.conversation import Request
@@ -59,9 +60,8 @@ class ModelSettings(Record):
         try:
             settings = cls.model_validate(given)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            reason = first["msg"].removeprefix("Value error, ")
-            raise ValueError(f"'{first['loc'][0]}': {reason[:1].lower()}{reason[1:]}") from None
+            fault = first_fault(error)
+            raise ValueError(f"'{fault.field}': {fault.reason}") from None
         if (settings.price_in is None) != (settings.price_out is None):
             raise ValueError("give both price_in and price_out, in US dollars for a million tokens, or neither")
         return settings

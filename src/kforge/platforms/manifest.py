@@ -10,6 +10,7 @@ from kforge import reading
 from kforge.errors import PlatformError
 from kforge.platforms.concepts import Concepts
 from kforge.records import Record
+from kforge.records.faults import plain_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,5 +98,5 @@ def _first_problem(error: ValidationError) -> str:
         case "extra_forbidden":
             problem = f"field '{field}' is not known; remove it"
         case _:
-            problem = f"field '{field}': {problems[0]['msg']}".replace("\n", " ")
+            problem = f"field '{field}' {plain_reason(problems[0])}"
     return problem + (f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field
 
+from kforge.choices import did_you_mean
 from kforge.errors import ProblemError
 from kforge.records import Record
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kforge.problems.readers import Entry
+
+MOST_MEANT = 3
+"""Most names that are suggested for a pattern that matches no problem."""
 
 
 class ProblemChoice(Record):
@@ -59,10 +63,8 @@ class ProblemChoice(Record):
         if not chosen:
             if matching:
                 raise ProblemError(f"suite {suite}: {matching[0].refused}")
-            raise ProblemError(
-                f"suite {suite}: no problem matches {self._in_words(only)}; "
-                f"the first of {len(entries)} is {entries[0].name}"
-            )
+            meant = self._meant(entries, only) or f"the first of {len(entries)} is {entries[0].name}"
+            raise ProblemError(f"suite {suite}: no problem matches {self._in_words(only)}; {meant}")
         if not 0 < self.sample < len(chosen):
             return chosen
         drawn = random.Random(self.seed).sample(range(len(chosen)), self.sample)  # noqa: S311 - a sample, no secret
@@ -71,6 +73,12 @@ class ProblemChoice(Record):
     def wanted(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return the entries of the chosen levels, numbers and tags, including those that kforge refuses."""
         return [entry for place, entry in enumerate(entries, 1) if self._wants(entry, place)]
+
+    def _meant(self, entries: Sequence[Entry], only: str) -> str:
+        """Return which of the wanted problems the user may have meant by a pattern; empty if no name is like it."""
+        names = [entry.name for entry in self.wanted(entries)]
+        patterns = (part.strip("*?/ ") for part in _parts(only))
+        return next(filter(None, (did_you_mean(each, names, most=MOST_MEANT) for each in patterns)), "")
 
     def _wants(self, entry: Entry, place: int) -> bool:
         number = place if entry.number is None else entry.number

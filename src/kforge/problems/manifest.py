@@ -24,6 +24,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from kforge import reading
 from kforge.errors import ProblemError
 from kforge.records import Record
+from kforge.records.faults import first_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +76,7 @@ def read_manifest(folder: Path) -> SuiteManifest | None:
             said["problems"][name] = {"labels": labels, "constants": about}
         manifest = SuiteManifest.model_validate(said)
     except ValidationError as error:
-        raise ProblemError(f"{path}: {_first(error)}") from error
+        raise ProblemError(f"{path}: {first_fault(error)}") from error
     except (AttributeError, TypeError):
         raise ProblemError(f"{path}: 'problems' must hold a table for each problem") from None
     _check_weights(manifest.weights, path)
@@ -88,7 +89,7 @@ def read_weights(path: Path) -> Weights:
     try:
         weights = _WEIGHTS.validate_python(said.get("weights", {}))
     except ValidationError as error:
-        raise ProblemError(f"{path}: weights.{_first(error)}") from error
+        raise ProblemError(f"{path}: weights.{first_fault(error)}") from error
     if not weights:
         raise ProblemError(f'{path}: has no table [weights."problem"] with a number for each workload')
     _check_weights(weights, path)
@@ -102,13 +103,6 @@ def _check_weights(weights: Weights, path: Path) -> None:
                 raise ProblemError(f"{path}: the weight of {problem!r} at {workload!r} is {weight:g}, not 0 or more")
         if not any(by_workload.values()):
             raise ProblemError(f"{path}: no workload of {problem!r} has a weight over 0")
-
-
-def _first(error: ValidationError) -> str:
-    """Return the first validation error in one line, with the field that it is about."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{where + ': ' if where else ''}{' '.join(first['msg'].split())}"
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 <run>/derived/<name>    three parts: the user's signature, a hash of the facts' JSON schema (one line each), and the
                         facts as JSON
 
-A valid signature proves that this user's kforge wrote the file, for one run, one problem and one outcome. A run that is
-reopened and ends again gets new facts. All facts can be derived again, so an invalid file is ignored and replaced. So
-are all files while others can read the key; checks of trust, such as `RunFolder.hold_to`, report that.
+A valid signature proves that this user's kforge wrote the file, for one run with one header, problem and outcome. A run
+that is reopened and ends again gets new facts. All facts can be derived again, so an invalid file is ignored and
+replaced. So are all files while others can read the key; checks of trust, such as `RunFolder.hold_to`, report that.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FOLDER = "derived"
 """Name of the folder inside a run."""
+SUMMARY = "summary"
+"""Name of the facts with the summary of a run, by which lists of runs describe it."""
 LARGEST = 16 * 2**20
 """Most bytes of a file that is read. The facts about a thousand attempts take a few hundred thousand bytes."""
 
@@ -63,8 +65,10 @@ def keep(run: Path, name: str, facts: Record, key: Key, problem: str = "") -> No
     with suppress(InputError, RunError, OSError):
         purpose = _purpose(run, name, problem)
         if (signature := key.sign(purpose, content)) is not None:
-            durable.make_folder(run / FOLDER, within=run)
-            durable.write(run / FOLDER / name, signature.encode() + b"\n" + content, shared=True, within=run)
+            # not synced, which takes most of the time: a file that a power failure spoils has no valid signature
+            durable.make_folder(run / FOLDER, within=run, synced=False)
+            signed = signature.encode() + b"\n" + content
+            durable.write(run / FOLDER / name, signed, shared=True, within=run, synced=False)
 
 
 def _signed(run: Path, name: str, key: Key, problem: str) -> bytes | None:
@@ -77,9 +81,11 @@ def _signed(run: Path, name: str, key: Key, problem: str) -> bytes | None:
 
 
 def _purpose(run: Path, name: str, problem: str) -> str:
-    """Return the purpose that a signature states. It differs for every outcome. Raises OSError if the run has none."""
-    result = (run / "result.json").lstat()
-    return f"{name} of run {run.name}, problem {problem or 'any'}, outcome {result.st_size} {result.st_mtime_ns}"
+    """Return the purpose that a signature states. It differs for every header and outcome. Raises OSError if the run
+    has none."""
+    header, outcome = ((run / file).lstat() for file in ("run.json", "result.json"))
+    marks = f"header {header.st_size} {header.st_mtime_ns}, outcome {outcome.st_size} {outcome.st_mtime_ns}"
+    return f"{name} of run {run.name}, problem {problem or 'any'}, {marks}"
 
 
 @functools.cache

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Self
 from kforge import durable
 from kforge.errors import InputError, RunError
 from kforge.records import Attempt, Evaluation, Outcome, Record, best_attempt
-from kforge.store import lock, trust
+from kforge.store import derived, lock, trust
 from kforge.store.carried import carry_images, carry_state, find_state, shown
 from kforge.store.naming import SUITE_HEADER, no_run
 from kforge.store.record_files import R, holds, is_file, is_folder, parse_record, read_bytes, read_record
@@ -365,6 +365,8 @@ class RunFolder:
         self._write_once(self.path / "result.json", outcome, "its outcome", self._outcome_purpose)
         if self._held and self.key is not None:  # never sign the header of a run that others began
             self.key.write_signature(self.path / SIGNATURE, FINISHED, self._text, within=self.path)
+            if derived.read(self.path, derived.SUMMARY, RunSummary, self.key) is None:
+                derived.keep(self.path, derived.SUMMARY, self.summary(), self.key)  # for lists of many runs
 
     def reopen(self, budgets: Budgets) -> None:
         """Let a run that has spent its budget continue with larger budgets. This removes the run's outcome.

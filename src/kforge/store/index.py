@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from kforge import durable
 from kforge.errors import InputError, RunError
 from kforge.records import Interval
-from kforge.store import lock
+from kforge.store import derived, lock
 from kforge.store.carried import shown
 from kforge.store.folder import RunFolder, run_paths, status_of
 from kforge.store.migrations import has_known_schema, migrate, migrations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import URL, Engine, RowMapping, TableClause
+
+    from kforge.store.signature import Key
 
 BUSY_SECONDS = 30.0
 """Seconds to wait for another process that writes the index."""
@@ -59,20 +61,25 @@ def index_url(root: Path) -> str:
     return f"sqlite:///{quote(os.fsencode(root.resolve() / INDEX))}"
 
 
-def list_runs(root: Path, url: str) -> Listing:
-    """Return the runs under a root folder, from an updated index. Raises InputError if the index cannot be used."""
+def list_runs(root: Path, url: str, key: Key | None = None) -> Listing:
+    """Return the runs under a root folder, from an updated index. `key` is as in `Index`. Raises InputError if the
+    index cannot be used."""
     if not root.is_dir():
         return Listing((), ())
-    with Index(root, url) as index:
+    with Index(root, url, key) as index:
         return index.sync()
 
 
 class Index:
     """The rows of one root folder in a database. Other roots and other processes may share the database."""
 
-    def __init__(self, root: Path, url: str) -> None:
-        """Open the database. Raises InputError if the URL is wrong or its driver is not installed."""
+    def __init__(self, root: Path, url: str, key: Key | None = None) -> None:
+        """Open the database. `key` is the user's key: summaries that it signed spare reading the runs' attempts.
+
+        Raises InputError if the URL is wrong or its driver is not installed.
+        """
         self.root = root.resolve()
+        self._signing = key
         # a path may contain bytes that are not UTF-8, but a database stores text
         self._key = os.fsencode(self.root).decode("utf-8", "backslashreplace")
         self._ours = url == index_url(root)
@@ -122,7 +129,7 @@ class Index:
                 status = status_of(path)
                 mark = _mark(path, status)
                 if known.get(path.name) != mark:
-                    changed.append({"root": self._key, "mark": mark, **_row(path), "status": status})
+                    changed.append({"root": self._key, "mark": mark, **_row(path, self._signing), "status": status})
                 gone.discard(path.name)
             except RunError as error:
                 notes.append(str(error))
@@ -275,8 +282,9 @@ def _mark(path: Path, status: Status) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
-def _row(path: Path) -> dict[str, Any]:
-    summary = RunFolder.open(path).summary()
+def _row(path: Path, key: Key | None) -> dict[str, Any]:
+    summary = derived.read(path, derived.SUMMARY, RunSummary, key) if key is not None else None
+    summary = summary or RunFolder.open(path).summary()
     if summary.id != path.name:
         raise RunError(f"{path} is left out: its run.json names run {shown(summary.id)}; rename the folder to that")
     speedup = summary.speedup

@@ -11,6 +11,10 @@ from kforge.store.records import is_meant, short_id
 
 SUITE_HEADER = "suite.json"
 """Name of the file by which a folder is a suite."""
+ELSEWHERE = (
+    "`kforge runs` lists those there; for one in another folder, give its path, or that folder by -o or KFORGE_RUNS"
+)
+"""What a user can do whose run or suite is not in the folder of runs."""
 
 
 def no_run(root: Path, name: str) -> RunError:
@@ -30,4 +34,4 @@ def no_run(root: Path, name: str) -> RunError:
         return RunError(
             f"no run {shown(name)} in {root}; the latest that has it in its name is {short_id(latest)} ({latest})"
         )
-    return RunError(f"no run {shown(name)} in {root}; `kforge runs` lists all runs")
+    return RunError(f"no run {shown(name)} in {root}; {ELSEWHERE}")

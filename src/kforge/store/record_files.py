@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from kforge import durable
 from kforge.errors import RunError
 from kforge.records import Record
+from kforge.records.faults import first_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,10 +51,7 @@ def parse_record(text: bytes, path: Path, kind: type[R]) -> R:
     try:
         return kind.from_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        reason = " ".join(first["msg"].split())
-        raise RunError(f"{path} is damaged: {where + ': ' if where else ''}{reason}") from error
+        raise RunError(f"{path} is damaged: {first_fault(error)}") from error
 
 
 def is_file(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from kforge.errors import InputError, KforgeError, ServiceBusy, TookTooLong
+from kforge.records.faults import plain_reason
 from kforge.web.access import Guard, error_document
 from kforge.web.control import Control
 from kforge.web.entering import Entering
@@ -18,6 +19,8 @@ from kforge.web.folders import NoSuchFolder
 from kforge.web.pages import Pages, error_page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
@@ -47,17 +50,16 @@ async def _bad_fields(request: Request, error: Exception) -> Response:
     fields = {}
     for each in error.errors():
         place = [part for part in each["loc"] if part != "body"]
-        fields[str(place[0]) if place else "body"] = _plainly(each["type"], each["msg"])
+        fields[str(place[0]) if place else "body"] = _plainly(each)
     return _said(request, 422, "the request has wrong fields", fields)
 
 
-def _plainly(kind: str, said: str) -> str:
-    """Return a message about a field: kforge's own for common errors, otherwise pydantic's."""
-    plain = {
-        "missing": "is missing", "extra_forbidden": "is not a field of this request",
-        "json_invalid": "is not valid JSON", "model_attributes_type": "must be a JSON object",
+def _plainly(detail: Mapping[str, Any]) -> str:
+    """Return a message about a field of a request."""
+    of_requests = {
+        "extra_forbidden": "is not a field of this request", "model_attributes_type": "must be a JSON object",
     }  # fmt: skip
-    return plain.get(kind, said[:1].lower() + said[1:])
+    return of_requests.get(detail["type"]) or plain_reason(detail)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -62,6 +62,12 @@ def open_progress(title: str = "", *, still: float | None = None) -> Progress:
     return PlainDisplay(title) if still is None else PlainDisplay(title, still=still, quiet=True)
 
 
+def open_preparation(title: str) -> Progress:
+    """Return the display for a step that may refuse its input: without a terminal, it prints the title at the first
+    stage, and then only what is still running."""
+    return LineDisplay("") if is_live() else FirstStage(title)
+
+
 def is_live() -> bool:
     """Return whether progress is redrawn in place: standard error is a terminal that can do so, and neither `-q` nor
     `-v` is given."""
@@ -146,6 +152,22 @@ class PlainDisplay:
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
         note_progress(f"[{self._said - self.start:6.1f} s] {text}")
+
+
+class FirstStage(PlainDisplay):
+    """Prints the title with the first stage, and of the later stages only that they are still running.
+
+    Input that is refused before the first stage gets one error line and no other output.
+    """
+
+    def __init__(self, title: str, *, still: float = STILL_SECONDS) -> None:
+        super().__init__("", still=still, quiet=True)
+        self._first = title
+
+    def stage(self, text: str) -> None:
+        if self._now is None:
+            self.say(f"{self._first}: {text}")
+        super().stage(text)
 
 
 class LineDisplay:

@@ -45,14 +45,19 @@ def say_page(text: str) -> None:
 
 def note(message: str) -> None:
     """Print one line about the command itself on standard error."""
-    print(_fitted(f"kforge: {shown(message)}", sys.stderr), file=sys.stderr)
+    _print_error_line(f"kforge: {shown(message)}")
 
 
 def note_progress(text: str) -> None:
     """Print one line of progress on standard error; none with `-q`."""
     if verbosity.level() is verbosity.Verbosity.QUIET:
         return
-    print(_fitted(shown(text), sys.stderr), file=sys.stderr, flush=True)
+    _print_error_line(shown(text))
+
+
+def _print_error_line(text: str) -> None:
+    # text and line end in one call: another thread could print between two
+    print(f"{_fitted(text, sys.stderr)}\n", end="", file=sys.stderr, flush=True)
 
 
 def say_table(table: RenderableType) -> None:

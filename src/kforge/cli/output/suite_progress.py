@@ -1,6 +1,7 @@
 """Progress of a suite on standard error: one line for each problem, and on a terminal a live table of what runs.
 
-Without a terminal, the problem in progress is named only if no problem has ended for STILL_SECONDS.
+Without a terminal, the first problem is named when it begins. Later, the problem in progress is named only if no
+problem has ended for STILL_SECONDS.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class SuiteProgress:
         self.counts = Counts(session.baselines)
         self._is_told = False
         self._lock = threading.Lock()
-        self._display: SuiteDisplay = SuiteTable(self._so_far) if is_live() else PlainSuite()
+        self._display: SuiteDisplay = SuiteTable(self._so_far) if is_live() else PlainSuite(self.pace)
 
     def stage(self, task: Task, text: str) -> None:
         with self._lock:
@@ -153,12 +154,18 @@ class SuiteDisplay(Protocol):
 
 
 class PlainSuite(PlainDisplay):
-    """Prints lines. After STILL_SECONDS of silence, a line names the problem with the latest report."""
+    """Prints lines. The first report is printed at once, so that a log is not empty while the first problem runs. After
+    STILL_SECONDS of silence, a line names the problem with the latest report."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
         super().__init__("", still=STILL_SECONDS, quiet=True)
+        self._pace = pace
+        self._has_told = False
 
     def tell(self, problem: str, text: str) -> None:
+        if not self._has_told:
+            self._has_told = True
+            self.say(f"  {self._pace.done + 1}/{self._pace.total} {problem}: {text}")
         self.stage(f"{problem}: {text}")
 
     def end(self, problem: str) -> None:

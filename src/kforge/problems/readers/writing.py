@@ -12,6 +12,7 @@ from kforge.errors import ProblemError
 from kforge.problems.readers.protocol import Entry, Variant
 from kforge.problems.source import REQUIRED_NAMES, missing_names, parse
 from kforge.records import Problem
+from kforge.records.faults import first_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ def entry_or_failure(name: str, make: Callable[[], Entry]) -> Entry:
 
 def reason_of(error: Exception, name: str) -> str:
     """Return the reason why a problem cannot be read, as one line that can be encoded as UTF-8."""
-    said = " ".join(str(error.errors()[0]["msg"] if isinstance(error, ValidationError) else error).splitlines())
+    said = " ".join(str(first_fault(error) if isinstance(error, ValidationError) else error).splitlines())
     if not isinstance(error, ProblemError):
         said = f"{name[:LONGEST_WORKLOAD_NAME]}: cannot be read: {type(error).__name__}: {said[:LONGEST_REASON]}"
     return said.encode("utf-8", "backslashreplace").decode()
