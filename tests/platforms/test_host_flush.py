@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from kforge.platforms import host
-from kforge.platforms.host_flush import HostFlush
+from kforge.platforms.host import HostFlush
 
 SIZE = 1 << 16
 

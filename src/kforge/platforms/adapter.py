@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import torch
 
     from kforge.platforms.contracts import DeviceMemory, KernelDevice, Limit, NoProfiler, Profiler
-    from kforge.platforms.host_flush import HostFlush
     from kforge.platforms.kernels import KernelOwner, WatchedKernels
     from kforge.platforms.manifest import Manifest
 
@@ -243,10 +242,8 @@ class Adapter:
         self.synchronize()
 
     @cached_property
-    def _host_flush(self) -> HostFlush:
-        from kforge.platforms.host_flush import HostFlush
-
-        return HostFlush(self.flush_bytes)
+    def _host_flush(self) -> host.HostFlush:
+        return host.HostFlush(self.flush_bytes)
 
     @cached_property
     def _flush_buffer(self) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Describes this machine's processor and memory, without torch."""
+"""Describes this machine's processor and memory, and flushes its caches, without torch."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import ctypes
 import os
 import platform
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kforge.records import CacheLevel
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _CPUINFO = Path("/proc/cpuinfo")
 _STAT = Path("/proc/stat")
@@ -203,3 +209,37 @@ def _processor() -> str:
     if "CPU part" in fields:
         return f"{platform.machine()} implementer {fields.get('CPU implementer')} part {fields['CPU part']}"
     return platform.processor() or platform.machine()
+
+
+class HostFlush:
+    """Evicts earlier data from the caches of all processors that this process may use.
+
+    A core's own caches are shared by all processes on that core. So a process can flush them for another process that
+    is stopped, from a thread on each processor.
+    """
+
+    def __init__(self, size: int) -> None:
+        """`size` is the number of bytes that all processors together read and write."""
+        self._size = size
+
+    def run(self) -> None:
+        """Read and write the buffer, an equal part on each processor. No thread is left afterwards."""
+        import numpy as np
+
+        numbers = sorted(processors())
+        parts = np.array_split(self._buffer, len(numbers))
+        # threads of Python, which sleep when they are done: threads of OpenMP would go on spinning beside a timed block
+        with ThreadPoolExecutor(len(numbers)) as pool:
+            list(pool.map(_rewrite, numbers, parts))
+
+    @cached_property
+    def _buffer(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        import numpy as np
+
+        return np.zeros(self._size, dtype=np.uint8)
+
+
+def _rewrite(processor: int, part: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
+    """Read and write a part of the buffer on one processor, in a thread that ends soon."""
+    pin(0, {processor})
+    part += 1  # a plain fill may bypass the caches

@@ -36,7 +36,7 @@ NAMES = {
 NO_GRADIENTS = "with torch.no_grad():"
 
 
-class Program(NamedTuple):
+class WrittenProgram(NamedTuple):
     """The source of a candidate, and whether it does anything by itself."""
 
     source: str
@@ -62,9 +62,9 @@ class _ProgramWriter:
         self.joins = Joins(self.graph, lambda node: language.call("own", node, None, self.context) is None)
         self.steps: list[str] = []
 
-    def program(self) -> Program:
+    def program(self) -> WrittenProgram:
         self._order()
-        return Program(self._text(), is_own=bool(self.kernels or self.joins.parts))
+        return WrittenProgram(self._text(), is_own=bool(self.kernels or self.joins.parts))
 
     def _text(self) -> str:
         library = self.language.library(self.kernels) if self.kernels else ""
@@ -282,7 +282,7 @@ class _ProgramWriter:
         return f"{value}.clone()" if base.kind in ("input", "parameter") else value
 
 
-def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None = None) -> Program:
+def write(problem: Problem, graph: Graph, language: Language, plan: Plan | None = None) -> WrittenProgram:
     """Return a candidate that computes this graph."""
     return _ProgramWriter(problem, graph, language, plan or language.plan()).program()
 

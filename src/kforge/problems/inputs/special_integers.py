@@ -42,9 +42,15 @@ from kforge.errors import ProblemError
 from kforge.problems.inputs.discrete import DISCRETE, fixed_ends, rows_of
 from kforge.problems.inputs.scalars import scalars_in
 from kforge.problems.inputs.structure import first_of_places
-from kforge.problems.inputs.trial import finite_outputs, makes_negative_indices, on_host
+from kforge.problems.inputs.trial import (
+    makes_negative_indices,
+    on_host,
+    output_shapes_with,
+    outputs_with,
+    with_first,
+)
 from kforge.problems.likeness import outside_of_state
-from kforge.problems.tensors import cloned, same, tensors_in
+from kforge.problems.tensors import same, tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -132,10 +138,10 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
         tried += above_in_order[: MOST_ABOVE - 1] + above_in_order[MOST_ABOVE - 1 :][-1:]
 
         def accepts(*numbers: int, place: int = first[place]) -> bool:
-            return _output_shapes(model, inputs, place, *numbers) is not None
+            return output_shapes_with(model, inputs, place, *numbers) is not None
 
         def results(number: int, place: int = first[place]) -> list[Tensor] | None:
-            return _outputs(model, inputs, place, number)
+            return outputs_with(model, inputs, place, number)
 
         special = [
             number for number in tried if _stands_alone(number, leaf, accepts) or _is_singled_out(number, leaf, results)
@@ -144,7 +150,7 @@ def special_integers(instance: Instance, inputs: list[Any], structure: Structure
             special += [number for number in _at_the_ends(bases, leaf, count, accepts) if number not in special]
         below = below_range(structure.leaves[place])
         if below is not None and below not in special and accepts(below):
-            with_below = _with_first(inputs, first[place], below)
+            with_below = with_first(inputs, first[place], below)
             special += [] if with_below is None or makes_negative_indices(model, with_below) else [below]
         if special or within:
             found[place] = [*special, *within]
@@ -204,7 +210,7 @@ def larger_integers(instance: Instance, inputs: list[Any], structure: Structure)
             continue
 
         def shapes_with(number: int, place: int = place) -> list[torch.Size] | None:
-            return _output_shapes(model, inputs, first[place], number, last=structure.leaves[place].ascending)
+            return output_shapes_with(model, inputs, first[place], number, last=structure.leaves[place].ascending)
 
         shapes, most = shapes_with(high), None if low < 0 else _largest(high, ends.max, shapes_with, sizes)
         if most is None:
@@ -287,37 +293,6 @@ def _is_singled_out(number: int, leaf: Leaf, results: Callable[[int], list[Tenso
     if found is None or others[0] is None or others[1] is None:
         return False
     return same(others[0], others[1]) and not same(found, others[0])
-
-
-def _with_first(inputs: list[Any], place: int, *numbers: int, last: bool = False) -> list[Any] | None:
-    """Return a copy of the inputs with these numbers in the first elements of tensor number `place`; None if they
-    cannot be written, as when the dtype has no such number. With `last`, one number is put into the last element."""
-    inputs = cloned(inputs)
-    try:
-        flat = tensors_in(inputs)[place].view(-1)
-        for index, number in enumerate(numbers[: flat.numel()]):
-            flat[-1 if last else index].fill_(number)
-    except (RuntimeError, OverflowError, TypeError):
-        return None
-    return inputs
-
-
-def _output_shapes(
-    model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False
-) -> list[torch.Size] | None:
-    """Return the shapes of the outputs that `_outputs` returns for the same arguments."""
-    found = _outputs(model, inputs, place, *numbers, last=last)
-    return None if found is None else [output.shape for output in found]
-
-
-def _outputs(model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False) -> list[Tensor] | None:
-    """Return the outputs with these numbers in the first elements of tensor number `place`; None if the module does not
-    accept them.
-
-    With `last`, one number is put into the last element, which keeps ascending order.
-    """
-    other = _with_first(inputs, place, *numbers, last=last)
-    return None if other is None else finite_outputs(model, other)
 
 
 def _of_source(source: str) -> Iterator[int]:

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from kforge.problems.randomness import seeded
-from kforge.problems.tensors import HOST, tensors_in
+from kforge.problems.tensors import HOST, cloned, tensors_in
 
 if TYPE_CHECKING:
     from torch import nn
@@ -79,3 +79,36 @@ def makes_negative_indices(model: nn.Module, inputs: list[Any]) -> bool:
     except Exception:  # any error means that the module does not accept them
         return True
     return indices.negative
+
+
+def with_first(inputs: list[Any], place: int, *numbers: int, last: bool = False) -> list[Any] | None:
+    """Return a copy of the inputs with these numbers in the first elements of tensor number `place`; None if they
+    cannot be written, as when the dtype has no such number. With `last`, one number is put into the last element."""
+    inputs = cloned(inputs)
+    try:
+        flat = tensors_in(inputs)[place].view(-1)
+        for index, number in enumerate(numbers[: flat.numel()]):
+            flat[-1 if last else index].fill_(number)
+    except (RuntimeError, OverflowError, TypeError):
+        return None
+    return inputs
+
+
+def output_shapes_with(
+    model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False
+) -> list[torch.Size] | None:
+    """Return the shapes of the outputs that `outputs_with` returns for the same arguments."""
+    found = outputs_with(model, inputs, place, *numbers, last=last)
+    return None if found is None else [output.shape for output in found]
+
+
+def outputs_with(
+    model: nn.Module, inputs: list[Any], place: int, *numbers: int, last: bool = False
+) -> list[Tensor] | None:
+    """Return the outputs with these numbers in the first elements of tensor number `place`; None if the module does not
+    accept them.
+
+    With `last`, one number is put into the last element, which keeps ascending order.
+    """
+    other = with_first(inputs, place, *numbers, last=last)
+    return None if other is None else finite_outputs(model, other)
