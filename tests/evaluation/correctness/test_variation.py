@@ -107,7 +107,7 @@ def test_a_program_that_notices_new_weights_is_correct(evaluate: Evaluate) -> No
     )
     evaluation = evaluate(PRODUCT, f"{noticed}; return torch.relu(x @ self.kept[1].T + self.bias)")
     assert isinstance(evaluation.verdict, Correct)
-    assert evaluation.verdict.cases == 29
+    assert evaluation.verdict.cases == 30
     assert "fixed_integers" not in evaluation.labels
 
 
