@@ -149,6 +149,10 @@ class CorrectnessCheck:
                 inputs, cases = (None, cases) if name in OF_STATE else begun(cases)
                 self.renew_weights(None if inputs is None else self.source.part_of(inputs))
                 last = first = None  # outputs may be views of weights, and the repeated call uses the last weights
+            own = None
+            if first is None and name.startswith(AS_GIVEN) and self.reference.has_history:
+                # before the call, so that it is the result for the same earlier calls as the program's output
+                own = own_result_now(self.reference, self.source.as_given(state, _number(name)))
             judged = self._judge.judge(name, cases)
             if judged is None:
                 last = None  # it is not known what the worker now holds as its earlier output
@@ -159,10 +163,7 @@ class CorrectnessCheck:
             if self.reference.has_history and self.chance.random() < COMPARED_STATE_SHARE:
                 self.handover.must_have_updated_alike(f"after {name}")
             if first is None and name.startswith(AS_GIVEN):  # such a case follows the last change of weights
-                first, repeated = judged.value, int(name.rpartition("#")[2])
-                own_then = None
-                if self.reference.has_history:
-                    own_then = own_result_now(self.reference, self.source.as_given(state, repeated))
+                first, repeated, own_then = judged.value, _number(name), own
             self.cases += 1
         self.handover.must_have_updated_alike("after all calls")
         self.handover.must_have_left_the_rest()
@@ -193,3 +194,8 @@ class CorrectnessCheck:
         """
         for _ in self.handover.enlarged():
             self.cases += self._judge.judge(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None
+
+
+def _number(name: str) -> int:
+    """Return the number of a case with inputs as given."""
+    return int(name.rpartition("#")[2])
