@@ -107,9 +107,15 @@ def test_ordinary_numbers_are_used_outside_the_interval_of_the_given_values(
 
 
 def test_some_single_numbers_become_special() -> None:
-    seen = [fresh([-5.0], [torch.randn(8, 8), 3.5, torch.tensor(0.25)], 0, seed)[1:] for seed in range(20)]
-    assert {number for number, _ in seen} >= {3.5, -5.0}
-    assert {float(tensor) for _, tensor in seen} >= {0.25, -5.0}
+    assert {fresh([-5.0], [torch.randn(8, 8), 3.5], 0, seed)[1] for seed in range(20)} >= {3.5, -5.0}
+    seen = {float(fresh([-5.0], [torch.randn(8, 8), torch.tensor(0.25)], 0, seed)[1]) for seed in range(20)}
+    assert seen >= {0.25, -5.0}
+
+
+def test_limits_do_not_cross() -> None:
+    seen = {tuple(fresh([-5.0, 7.0], [torch.randn(8, 8), -0.5, 0.5], 0, seed)[1:]) for seed in range(60)}
+    assert {(-5.0, 7.0), (-5.0, 0.5), (-0.5, 7.0), (-0.5, 0.5)} <= seen
+    assert all(low < high for low, high in seen)
 
 
 def test_arguments_and_inputs_of_one_element_are_used_and_stay() -> None:

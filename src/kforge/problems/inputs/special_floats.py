@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import math
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -227,13 +228,21 @@ def _with_rows(values: Tensor, choices: Tensor, generator: torch.Generator) -> T
 
 def _with_singles(inputs: list[Any], generator: torch.Generator, possible: Sequence[float]) -> list[Any]:
     """Return the inputs with one of these numbers in place of about half of the Python floats and of the tensors of one
-    element: a scale of -1 may mean that there is none."""
+    element: a scale of -1 may mean that there is none.
+
+    The order of these inputs by size stays, because a lower limit must not exceed the upper one.
+    """
     chance = chance_of(generator)
+    given = [float(each) for each in pytree.tree_leaves(inputs) if _is_single(each)]
+    fresh = [each if chance.random() < 0.5 else chance.choice(possible) for each in given]
+    if any((a < b, a == b) != (c < d, c == d) for (a, c), (b, d) in combinations(zip(given, fresh, strict=True), 2)):
+        return inputs
+    following = iter(fresh)
 
     def replaced(value: Any) -> Any:
-        if not _is_single(value) or chance.random() < 0.5:
+        if not _is_single(value):
             return value
-        number = chance.choice(possible)
+        number = next(following)
         return torch.full_like(value, number) if isinstance(value, Tensor) else number
 
     return list(pytree.tree_map(replaced, inputs))
