@@ -108,8 +108,7 @@ def verify(
 
 
 def _tell(found: ClaimCheck, claim: Claim, repeated: Evaluation | None, *, json: bool) -> int:
-    """Print the comparison and return its exit status. `repeated` is None if the program was not run
-    again."""
+    """Print the comparison and return its exit status. `repeated` is the new evaluation; None if there was none."""
     claimed = claim.proof.evaluation
     digest = hashlib.sha256(claim.proof.candidate.source.encode()).hexdigest()
     evaluations = {"claimed": claimed} | ({"repeated": repeated} if repeated is not None else {})

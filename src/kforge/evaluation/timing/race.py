@@ -360,7 +360,7 @@ class Race:
             self.check.begin()
 
     def _varied_block(self, samples: PairedSamples) -> None:
-        """Run and check a block in which a few calls have other integers, masks or Python numbers. Its time does not
+        """Run and check a block in which the inputs of a few calls are varied (`varied_calls.py`). Its time does not
         count, but it looks like a timed block to the program."""
         if self.check is not None and self.check.varied.applies:
             sets = self._inputs.take(samples.calls_per_block)

@@ -1,4 +1,5 @@
-"""Puts other integers, masks and Python numbers than given into some calls of extra blocks between timed ones. (torch)
+"""Puts other inputs than given into some calls of extra blocks between timed ones: other integers, masks and Python
+numbers, special numbers, and rows that are positive or rise. (torch)
 
 Timed calls have the problem's own masks, lengths and numbers, because with others a call may take longer or shorter. So
 a program that counts its calls could ignore a mask as soon as it is timed. The calls of an extra block look like timed

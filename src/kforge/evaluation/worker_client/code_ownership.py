@@ -32,10 +32,10 @@ Owner = Literal["authored", "library", "neither"]
 
 _NUMERICS = re.compile(r"blas|lapack|mkl|dnnl|fftw|armpl|eigen|tbb", re.IGNORECASE)
 """Names of system libraries that compute. Other system libraries (libc, OpenMP, the loader) serve any program."""
-_SERVANTS = re.compile(r"libtorch_python|libc10|lib(?:g|i|)omp[-.\d]|libstdc|libgcc", re.IGNORECASE)
-"""Files of Python packages that serve any program: bindings, allocators, threads."""
 _OPENMP = re.compile(r"lib(?:g|i)?omp[-.\d]")
 """Names of OpenMP's runtime. Its threads spin there while they wait for the next parallel loop."""
+_SERVANTS = re.compile(rf"libtorch_python|libc10|{_OPENMP.pattern}|libstdc|libgcc", re.IGNORECASE)
+"""Files of Python packages that serve any program: bindings, allocators, threads."""
 _IN_USER_CODE = "-1"
 """The number in /proc/PID/task/TID/syscall for a thread that is not in a system call."""
 _SYSTEM_CALL = {"x86_64": b"\x0f\x05", "aarch64": b"\x01\x00\x00\xd4"}.get(platform.machine())

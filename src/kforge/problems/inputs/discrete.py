@@ -101,8 +101,8 @@ def _all_alike(given: Tensor, leaf: Leaf, generator: torch.Generator, *, rarer: 
     if leaf.one_true or leaf.distinct or leaf.ascending or leaf.total is not None or not given.numel():
         return given
     if leaf.kind == "boolean":
-        mostly = bool(given.double().mean() >= 0.5)
-        return torch.full_like(given, mostly != rarer)
+        is_mostly_true = bool(given.double().mean() >= 0.5)
+        return torch.full_like(given, not is_mostly_true if rarer else is_mostly_true)
     number = int(_integers(int(leaf.low), int(leaf.high), (), generator))
     return torch.full_like(given, number)
 
