@@ -95,8 +95,8 @@ def test_a_folder_on_path_that_holds_the_users_own_files_is_not_shown(
         cache=tmp_path / "cache",
         environment=environment,
     ) as judge:
-        verdict = judge.evaluate(problem, Candidate(source=source, platform="null")).verdict
-    assert verdict.reason == "ValueError: [False, True]"
+        evaluation = judge.evaluate(problem, Candidate(source=source, platform="null"))
+    assert evaluation.verdict.reason == "ValueError: [False, True]", evaluation.receipt.sandbox
 
 
 @pytest.mark.parametrize("layer", LADDER)

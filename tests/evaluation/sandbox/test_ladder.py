@@ -14,7 +14,7 @@ from kforge import platforms, problems
 from kforge.errors import InputError
 from kforge.evaluation import Judge
 from kforge.evaluation.processes import launch
-from kforge.evaluation.sandbox import LADDER, Border, NoSandboxError, choose, ladder
+from kforge.evaluation.sandbox import LADDER, Border, NoSandboxError, choose, ladder, syscalls
 from kforge.evaluation.sandbox.layers import Landlock, Layer
 from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy
 
@@ -57,6 +57,21 @@ def test_a_broken_layer_is_passed_over(border: Border, tmp_path: Path, monkeypat
         choose(("landlock",), border, tmp_path)
     assert "--unsafe" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_layer_that_fails_once_is_tried_again(
+    border: Border, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cause: on a busy machine one failed attempt was enough for a weaker sandbox, and nothing said why."""
+    monkeypatch.setattr(syscalls, "prctl", lambda *_: 0)  # the tests' process adopts no orphans
+    reasons = ["the machine was busy", ""]
+    monkeypatch.setattr(ladder, "_tried", lambda *_: reasons.pop(0))
+    monkeypatch.setattr(ladder, "_ways", {"landlock": (Landlock,), "unsafe": (Layer,)}.__getitem__)
+    skip_if_missing("landlock")
+    assert choose(("landlock",), border, tmp_path).passed_over == ""
+    reasons += ["no room", "no memory"]
+    chosen = choose(("landlock", "unsafe"), border, tmp_path)
+    assert chosen.describe().endswith("; used because others do not work here (landlock: no memory)")
 
 
 def test_a_layer_that_cannot_run_anything_is_passed_over(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ LADDER = ("namespaces", "landlock")
 """Names of the layers, the best first. If none works, programs are refused, unless the user gives `--unsafe`."""
 UNSAFE = Layer.name
 """Name of the layer without a sandbox."""
+_TRIES = 2
+"""How often a layer is tried before a weaker one is taken: on a busy machine a good layer may fail once."""
 
 
 class NoSandboxError(Exception):
@@ -28,17 +30,20 @@ class NoSandboxError(Exception):
 
 
 def choose(ladder: Sequence[str], border: Border, folder: Path, warden: Warden | None = None) -> Layer:
-    """Return the first layer of the ladder that works, ready for use. Raises NoSandboxError if none works.
+    """Return the first layer of the ladder that works, ready for use. Its description says which better ones failed,
+    and why. Raises NoSandboxError if none works.
 
     This process must have one thread; it enters the namespaces of the layer and cannot leave them. The layers are tried
     in `folder`. `warden` is passed to the chosen layer.
     """
-    why = []
+    why: list[str] = []
     for name in ladder:
         for layer in _ways(name):
-            reason = "" if layer is Layer else _tried(layer, border, folder)
+            reason = "" if layer is Layer else _fault(layer, border, folder)
             if not reason:
-                return layer(border, warden)
+                chosen = layer(border, warden)
+                chosen.passed_over = "; ".join(why)
+                return chosen
             why.append(f"{name}: {reason}")
     if _in_container():
         why.append("this is a container, whose settings may forbid sandboxes")
@@ -57,6 +62,16 @@ def _ways(name: str) -> tuple[type[Layer], ...]:
             return (Landlock,)
     assert name == UNSAFE
     return (Layer,)
+
+
+def _fault(layer: type[Layer], border: Border, folder: Path) -> str:
+    """Return why a layer does not work here, after _TRIES attempts; empty if one of them works."""
+    reason = ""
+    for attempt in range(_TRIES):
+        reason = _tried(layer, border, folder / f"try-{attempt}")
+        if not reason:
+            break
+    return reason
 
 
 def _tried(layer: type[Layer], border: Border, folder: Path) -> str:

@@ -42,6 +42,8 @@ class Layer:
     name = "unsafe"
     covers = "own session, empty environment, limits on processes and files"
     leaves = "files, network, other processes and devices are open to the program"
+    passed_over = ""
+    """The better layers that did not work here, and why; `choose` sets it."""
 
     def __init__(self, border: Border, warden: Warden | None = None) -> None:  # noqa: ARG002 - for layers with cells
         """`warden` is a process that was forked while this one was small. Without it, a layer with cells forks its
@@ -53,8 +55,10 @@ class Layer:
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
 
     def describe(self) -> str:
-        """Return the text for receipts: the name of the layer, what it protects and what it does not."""
-        return f"{self.name}: {self.covers}; not covered: {self.leaves}"
+        """Return the text for receipts: the name of the layer, what it protects and what it does not, and why no better
+        one is used."""
+        instead = f"; used because others do not work here ({self.passed_over})" if self.passed_over else ""
+        return f"{self.name}: {self.covers}; not covered: {self.leaves}{instead}"
 
     def spawn(self, place: WorkerFolders, task: Callable[[], None], *, keep: tuple[int, ...]) -> int:
         """Fork a worker that runs `task` in the sandbox, and return its pid.
