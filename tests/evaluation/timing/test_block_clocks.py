@@ -65,3 +65,17 @@ def test_on_a_device_only_the_candidate_is_charged() -> None:
     clocks = raced(CALLS, is_stopped_at_once=True, device_clock=True)
     assert clocks.charges() == [0.0] * PAIRS
     assert statistics.median(clocks.baseline_seconds()) == pytest.approx(CALLS, rel=0.01)
+
+
+@pytest.mark.parametrize("device_clock", [False, True])
+@pytest.mark.parametrize("claimed", [0.1, 1.1])
+def test_a_rival_gains_nothing_by_a_false_clock(*, device_clock: bool, claimed: float) -> None:
+    """Cause: in a head-to-head the baseline is a program, too, and its own clock was believed. With a tenth of its time
+    it seemed ten times faster on a device, and on the host the cost of starting a block seemed as long as the block."""
+    clocks = BlockClocks(device_clock=device_clock, trusts_baseline=False)
+    for _ in range(PAIRS):
+        honest = block(CALLS, 1e-3)
+        clocks.add(Took(honest.seconds, holding=honest.holding, claimed=claimed * CALLS), honest)
+    found = samples(clocks).speedup()
+    assert found.median == pytest.approx(1.0, rel=0.11)
+    assert found.median >= 0.99, "what it gains is less than nothing"

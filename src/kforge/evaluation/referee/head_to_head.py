@@ -51,6 +51,8 @@ class RivalCheck(BlockCheck):
     """A `BlockCheck` whose baseline is a second program, not the reference. The baseline's outputs may be wrong, and it
     may keep its weights in another form."""
 
+    trusts_baseline = False
+
     def __init__(self, candidate: Side, rival: Side) -> None:
         super().__init__(candidate.check, rival.client, candidate.client)
         self._takes_weights = candidate.takes_weights and rival.takes_weights

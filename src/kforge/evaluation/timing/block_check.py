@@ -41,6 +41,9 @@ class BlockCheck:
     """Checks the last block of the candidate against the last block of the baseline, which has the same weights and
     calls."""
 
+    trusts_baseline = True
+    """Whether the baseline is the reference, and not another program."""
+
     def __init__(self, correctness: CorrectnessCheck, baseline: WorkerClient, candidate: WorkerClient) -> None:
         self._correctness = correctness
         self._baseline = baseline

@@ -6,6 +6,9 @@ sides. On a device, the baseline's time is read from its device's clock, which d
 own clock counts only if it shows more than the referee's: so an honest program gains nothing from a start that was
 quick by chance, and a dishonest one gains nothing by a false clock.
 
+In a head-to-head the baseline is a program, too, and is not trusted (`trusts_baseline`). Then its own clock counts as a
+candidate's does, and the cost of starting a block is the lower of what the two sides' clocks say.
+
 A program with few threads is stopped sooner than the baseline. So a block that was stopped sooner than the baseline
 usually is gets the missing time added. On the host this is done for the baseline's blocks as well, so that a program
 that is timed against itself has a speedup of 1: on a busy machine these times scatter by a third of a block. A claimed
@@ -37,9 +40,11 @@ TIMER = (
 class BlockClocks:
     """Collects the times of all pairs of blocks, and computes the seconds that are used for the speedup."""
 
-    def __init__(self, *, device_clock: bool) -> None:
-        """`device_clock`: whether workers time their blocks by their device's clock."""
+    def __init__(self, *, device_clock: bool, trusts_baseline: bool = True) -> None:
+        """`device_clock`: whether workers time their blocks by their device's clock. `trusts_baseline`: whether the
+        baseline is the reference, and not another program."""
         self._device_clock = device_clock
+        self._trusts_baseline = trusts_baseline
         self._baseline: list[Took] = []
         self._candidate: list[Took] = []
 
@@ -50,34 +55,45 @@ class BlockClocks:
 
     def baseline_seconds(self) -> list[float]:
         """Return for each block of the baseline the seconds that are used for the speedup."""
+        if self._device_clock and self._trusts_baseline:
+            return _at_least([block.claimed for block in self._baseline], self._by_referee)
         if self._device_clock:
-            return _at_least([block.claimed for block in self._baseline], self._trusted)
+            return self._own_clock_or_more(self._baseline)
         return self._baseline_from(at_rest_alike(self._baseline, self._baseline))
 
     def candidate_seconds(self) -> list[float]:
         """Return for each block of the candidate the seconds that are used for the speedup."""
         if not self._device_clock:
             return self._candidate_from(at_rest_alike(self._baseline, self._baseline))
-        seconds = at_rest_alike(self._candidate, self._baseline)
-        taken = self._without_the_start(seconds, self._trusted)
-        return _at_least([max(block.claimed, one) for block, one in zip(self._candidate, taken, strict=True)], seconds)
+        return self._own_clock_or_more(self._candidate)
 
     def charges(self) -> list[float]:
         """Return for each pair how much the logarithm of its ratio falls if stopping time is added to the candidate's
         blocks only. Zeros on a device, where none is added to the baseline's."""
         if self._device_clock:
             return [0.0] * len(self._baseline)
-        alike, alone = self._log_ratios(at_rest_alike(self._baseline, self._baseline)), self._log_ratios(self._trusted)
+        alike, alone = (
+            self._log_ratios(at_rest_alike(self._baseline, self._baseline)),
+            self._log_ratios(self._by_referee),
+        )
         return [one - other for one, other in zip(alike, alone, strict=True)]
 
     def around(self) -> float:
-        """Return the median seconds that the baseline worker's own code takes before and after the calls of a block."""
+        """Return the median seconds that the baseline worker's own code takes before and after the calls of a block. A
+        baseline that overstates it only makes wins harder to prove."""
         return statistics.median(block.around for block in self._baseline)
 
     @property
-    def _trusted(self) -> list[float]:
+    def _by_referee(self) -> list[float]:
         """The seconds of the baseline's blocks by the referee's clock."""
         return [block.seconds for block in self._baseline]
+
+    def _own_clock_or_more(self, blocks: list[Took]) -> list[float]:
+        """Return for each block of a side the seconds by its worker's own clock, or those by the referee's clock if
+        they are more."""
+        seconds = at_rest_alike(blocks, self._baseline)
+        taken = self._without_the_start(seconds, self._by_referee)
+        return _at_least([max(block.claimed, one) for block, one in zip(blocks, taken, strict=True)], seconds)
 
     def _log_ratios(self, trusted: list[float]) -> list[float]:
         """Return the logarithm of each pair's ratio. `trusted` has the seconds of the baseline's blocks."""
@@ -100,12 +116,27 @@ class BlockClocks:
 
     def _starts(self, trusted: list[float]) -> list[float]:
         """Return the cost of starting a block for each pair: the median over the baseline's blocks of this pair and of
-        the pairs before and after it.
+        the pairs before and after it. If the baseline is not trusted, the candidate's blocks are used where that is
+        less.
 
         Only near blocks count, because the cost drifts by a third within a second, for both sides alike.
         """
-        overheads = [total - block.claimed for total, block in zip(trusted, self._baseline, strict=True)]
-        return [statistics.median(overheads[max(0, pair - 1) : pair + 2]) for pair in range(len(overheads))]
+        costs = _medians_nearby(_overheads(trusted, self._baseline))
+        if self._trusts_baseline:
+            return costs
+        others = _medians_nearby(_overheads(at_rest_alike(self._candidate, self._baseline), self._candidate))
+        # a worker that overstates its time would make them negative
+        return [max(0.0, min(pair)) for pair in zip(costs, others, strict=True)]
+
+
+def _overheads(seconds: Sequence[float], blocks: Sequence[Took]) -> list[float]:
+    """Return for each block how much more its `seconds` are than its worker's clock shows."""
+    return [total - block.claimed for total, block in zip(seconds, blocks, strict=True)]
+
+
+def _medians_nearby(numbers: Sequence[float]) -> list[float]:
+    """Return for each number the median of the one before, itself, and the one after."""
+    return [statistics.median(numbers[max(0, index - 1) : index + 2]) for index in range(len(numbers))]
 
 
 def _at_least(taken: list[float], seconds: list[float]) -> list[float]:
