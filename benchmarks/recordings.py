@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -78,14 +79,19 @@ def best(judge: Judge, problem: Problem, name: str, commit: str) -> Candidate | 
 
 
 def programs(name: str, commit: str) -> Iterator[Candidate]:
-    """Yield the programs of a recording in order. An answer with edits changes the program before it."""
-    base: str | None = None
+    """Yield the programs of a recording in order. An answer with edits changes the program that its prompt shows."""
     for file in _git("ls-tree", "-r", "--name-only", commit, f"examples/{name}/exchange").split():
         if file.endswith(".reply.md"):
-            read = parse_program(_git("show", f"{commit}:{file}"), base=base)
+            prompt = _git("show", f"{commit}:{file.replace('.reply.', '.prompt.')}")
+            read = parse_program(_git("show", f"{commit}:{file}"), base=_shown(prompt))
             if not isinstance(read, GenerationFailure):
-                base = read.source
-                yield Candidate(source=base, platform="cpu")
+                yield Candidate(source=read.source, platform="cpu")
+
+
+def _shown(prompt: str) -> str | None:
+    """Return the last program in a prompt, which is the one that an answer may edit."""
+    found = [block for block in re.findall(r"```python\n(.*?)```", prompt, re.DOTALL) if "class ModelNew" in block]
+    return found[-1] if found else None
 
 
 def _git(*arguments: str) -> str:
