@@ -20,9 +20,9 @@ REPAIR = ROOT / "tests" / "prompts" / "golden" / "repair_of_a_rewrite.txt"
 HEAD = """\
 # Prompts
 
-One prompt of each kind. All but the repair are from the recorded run `examples/softmax_scale`, on two busy cores of
-a Neoverse N1; the repair is a golden prompt of the tests, with a short program. `python benchmarks/prompts_page.py`
-writes this page. What is measured, such as the device's facts, times and profiles, is no part of a question's identity.
+One prompt of each kind. All but the repair are from the recorded run `examples/softmax_scale`, on two cores of a
+Xeon VM; the repair is a golden prompt of the tests, with a short program. `python benchmarks/prompts_page.py` writes
+this page. What is measured, such as the device's facts, times and profiles, is no part of a question's identity.
 [models.md](models.md#prompts) says how to see the prompts of your own problem.
 """
 

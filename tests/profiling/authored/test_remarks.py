@@ -18,11 +18,11 @@ GCC = """\
 kernel.cpp:3:35: missed: couldn't vectorize loop
 kernel.cpp:3:35: missed: not vectorized: loop nest containing two or more consecutive inner loops cannot be vectorized
 kernel.cpp:9:31: missed: couldn't vectorize loop
-kernel.cpp:9:31: missed: LoopSpan costings may not be worthwhile.
+kernel.cpp:9:31: missed: Loop costings may not be worthwhile.
 kernel.cpp:6:31: missed: couldn't vectorize loop
 /usr/include/c++/12/cmath:223:26: missed: not vectorized: relevant stmt not supported: _83 = __builtin_expf (_46);
 kernel.cpp:4:17: missed: couldn't vectorize loop
-kernel.cpp:4:17: missed: LoopSpan costings may not be worthwhile.
+kernel.cpp:4:17: missed: Loop costings may not be worthwhile.
 kernel.cpp:5:58: optimized: loop vectorized using 16 byte vectors
 kernel.cpp:4:17: missed: statement clobbers memory: __builtin_memset (&D.24438, 0, 16);
 """
@@ -48,6 +48,14 @@ def test_gcc() -> None:
         6: "not vectorized: it calls expf, which has no vector form here",
         9: f"not vectorized: {order}",
     }
+
+
+def test_gcc_about_a_loop_that_is_written_with_vector_types() -> None:
+    said = """\
+kernel.cpp:6:31: missed: couldn't vectorize loop
+kernel.cpp:1:92: missed: not vectorized: no vectype for stmt: _148 = MEM[(const Stored * {ref-all})_83];
+"""
+    assert told(said) == {6: "not vectorized: its values are vectors already, or of a type that has no vectors"}
 
 
 def test_clang() -> None:

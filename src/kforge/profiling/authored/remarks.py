@@ -32,6 +32,7 @@ _PLAIN = {
         "the compiler expects no gain, or must keep a sum's order: `#pragma omp simd reduction`"
     ),
     r"number of iterations|latch block not empty": "its number of iterations is not known before it runs",
+    r"no vectype for stmt|unsupported data-type": "its values are vectors already, or of a type that has no vectors",
     r"unsafe fp|reduction|value that could not be identified": (
         "it carries a value from one iteration to the next; a sum needs `#pragma omp simd reduction`"
     ),
