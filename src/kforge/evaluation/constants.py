@@ -139,7 +139,7 @@ TOO_QUICK = 20e-6
 
 # --- timing -------------------------------------------------------------------------------------------------
 
-STATISTICS = 3
+STATISTICS = 4
 """Version of the method that computes a speedup, its interval and the seconds from samples. Increase it with every
 change of that method: `kforge verify` recomputes a receipt's summary only if the versions are equal."""
 

@@ -186,6 +186,23 @@ def test_calls_much_shorter_than_what_saying_go_costs_contradict_nothing() -> No
     assert not samples.gains_by_batching
 
 
+def test_slow_blocks_of_the_baseline_are_no_fault_of_the_program() -> None:
+    """Cause: what the baseline gained by paced calls was added to the program's time. A program of 1.5 ms was shown
+    with 14.5 ms and 2.2x, where paced calls were at 9x."""
+    samples = paired([32.0] * 20, [0.0] * 20)  # its blocks were disturbed
+    samples.paced = [(20e-3, 2.2e-3)] * 4
+    assert samples.gains_by_batching
+    assert samples.speedup().median == pytest.approx(20 / 2.2)
+    assert samples.candidate_seconds().median == pytest.approx(2.2e-3)
+    assert samples.baseline_seconds() == pytest.approx(20e-3)
+
+
+def test_a_baseline_that_gains_by_paced_calls_gives_a_slower_program_nothing() -> None:
+    samples = paired([1.5] * 20, [0.0] * 20)
+    samples.paced = [(CALL, 1.2 * CALL)] * 4
+    assert samples.speedup().median == pytest.approx(1 / 1.2)
+
+
 @pytest.mark.parametrize(("on_a_host", "claims"), [(True, False), (False, True)])
 def test_on_a_host_a_win_must_be_seen_one_by_one_as_well(on_a_host: bool, claims: bool) -> None:
     samples = paced(3.0, [0.4, 0.9, 2.0, 5.0])

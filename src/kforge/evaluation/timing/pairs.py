@@ -260,17 +260,31 @@ class PairedSamples:
 
     @property
     def _alone(self) -> Samples:
-        """Seconds per call of the candidate, from each pair of paced blocks."""
+        """Seconds per call of the candidate, from each pair of paced blocks, without the cost of starting each call.
+
+        A baseline that is slower in blocks than in paced ones, as in disturbed blocks, shows no such cost.
+        """
         baseline, candidate = np.asarray(self.paced).T
-        seconds = np.median(self._counting(self.baseline)) + candidate - baseline
+        seconds = candidate - np.maximum(baseline - self._baseline_in_blocks, 0)
         # where starting a call takes much longer than the call, the difference of two calls may be larger than either
         alone: Samples = np.maximum(seconds, np.median(self._counting(self.candidate)) / 2)
         return alone
 
     @property
+    def _baseline_alone(self) -> Samples:
+        """Seconds per call of the baseline, from each pair of paced blocks, without the cost of starting each call."""
+        baseline, _ = np.asarray(self.paced).T
+        alone: Samples = np.minimum(baseline, self._baseline_in_blocks)
+        return alone
+
+    @property
+    def _baseline_in_blocks(self) -> float:
+        return float(np.median(self._counting(self.baseline)))
+
+    @property
     def _paced_ratios(self) -> Samples:
         """log(baseline / candidate) from each pair of paced blocks."""
-        ratios: Samples = np.log(np.median(self._counting(self.baseline)) / self._alone)
+        ratios: Samples = np.log(self._baseline_alone / self._alone)
         return ratios
 
     @property
@@ -295,8 +309,8 @@ class PairedSamples:
         return self.is_tight() or (self.is_usable and decides(measured, variation, self.allowance))
 
     def baseline_seconds(self) -> float:
-        """Return the median seconds of one call of the baseline."""
-        return float(np.median(self._counting(self.baseline)))
+        """Return the median seconds of one call of the baseline: of paced calls where these give the speedup."""
+        return float(np.median(self._baseline_alone)) if self.gains_by_batching else self._baseline_in_blocks
 
     def candidate_seconds(self) -> Interval:
         """Return the seconds of one call of the candidate, with an interval."""
