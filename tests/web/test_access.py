@@ -22,7 +22,16 @@ FORM = "application/x-www-form-urlencoded"
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "[::1", "0x7f000001", "", "10.0.0.1"],
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:80",
+        "[::1",
+        "0x7f000001",
+        "",
+        "10.0.0.1",
+        "evil@127.0.0.1:80",
+    ],
 )
 def test_a_name_that_dns_could_point_here_is_refused(open_server: Served, host: str) -> None:
     refused = open_server.ask("/health", Host=host)

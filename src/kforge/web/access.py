@@ -106,8 +106,11 @@ class Access:
     def knows_host(self, host: str) -> bool:
         """Return whether a Host header names this server. A name that DNS could point here is not believed."""
         try:
-            name = urlsplit(f"//{host}").hostname or ""
+            split = urlsplit(f"//{host}")
+            name = split.hostname or ""
         except ValueError:
+            return False
+        if "@" in split.netloc:  # no browser sends a user's name here
             return False
         if is_loopback(self.host):
             return is_loopback(name)

@@ -79,3 +79,10 @@ def test_a_rival_gains_nothing_by_a_false_clock(*, device_clock: bool, claimed: 
     found = samples(clocks).speedup()
     assert found.median == pytest.approx(1.0, rel=0.11)
     assert found.median >= 0.99, "what it gains is less than nothing"
+
+
+def test_a_rival_that_overstates_its_own_code_makes_no_win_harder() -> None:
+    clocks = BlockClocks(device_clock=False, trusts_baseline=False)
+    for _ in range(3):
+        clocks.add(Took(CALLS, holding=0.0, claimed=CALLS, around=CALLS), Took(CALLS, 0.0, CALLS, around=1e-5))
+    assert clocks.around() == 1e-5

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,3 +65,15 @@ def test_slow_honest_programs_and_baselines_may_end(
 ) -> None:
     make_calls(process, monkeypatch, seconds, calls, trusted=trusted)
     assert not process.killed
+
+
+def test_a_process_that_ended_in_a_timed_order_is_seen() -> None:
+    """Cause: work in a child that had ended when the worker was stopped counted nowhere in a head-to-head."""
+    process = SimpleNamespace(channel=None, pid=os.getpid(), helpers=[])
+    orders = Orders(process, HostAccess(platforms.find("null").adapter), trusted=False)  # type: ignore[arg-type]
+    orders._account(orders._worked(), 1.0)
+    assert not orders.has_helpers
+    before = orders._worked()
+    subprocess.run([sys.executable, "-c", "for _ in range(3_000_000): pass"], check=True)
+    orders._account(before, 1.0)
+    assert orders.has_helpers

@@ -33,7 +33,7 @@ from kforge.evaluation.large_problems.pieces import part_of
 from kforge.evaluation.large_problems.piecewise import redrawn
 from kforge.evaluation.reference.reference import subseed
 from kforge.problems.inputs import imposed_structure, mark_counts, other_ranges, scalars
-from kforge.problems.inputs.discrete import DISCRETE, is_mask
+from kforge.problems.inputs.discrete import DISCRETE, UNIFORM_MASKS, is_free_mask, is_mask
 from kforge.problems.inputs.distributions import DISTRIBUTIONS, MILDER
 from kforge.problems.inputs.mark_counts import MARK_COUNTS
 from kforge.problems.inputs.odd_rows import MILDER_ODD, ODD, spoil_sets
@@ -150,6 +150,7 @@ class CaseSource:
             "other_integers": structure.has("integer", "boolean"),
             "skewed_integers": structure.has("integer", "boolean"),
             "all_alike": structure.has("integer", "boolean"),
+            UNIFORM_MASKS: any(map(is_free_mask, structure.leaves)),
             "flipped_masks": any(map(is_mask, structure.leaves)),
             "moved_zeros": structure.has_moving_places,
             scalars.OTHER: bool({bool, float, complex} & set(structure.scalars)),

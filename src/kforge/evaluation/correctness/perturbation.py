@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from kforge.evaluation.constants import SHAKEN_UNITS
 from kforge.problems.inputs.symmetry import symmetry_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Scale(Enum):
@@ -21,11 +24,12 @@ class Scale(Enum):
     ROW_AND_COLUMN = "row and column"
 
 
-def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:
+def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT, *, exact: Sequence[float] = ()) -> list[Any]:
     """Return the inputs with every number changed by up to SHAKEN_UNITS units in the last place, up or down.
 
     `scale` says what these units are relative to. Zeros stay zero, so triangles of zeros are kept. Symmetric,
-    skew-symmetric and Hermitian matrices stay so if `scale` is not ELEMENT.
+    skew-symmetric and Hermitian matrices stay so if `scale` is not ELEMENT. `exact` are numbers that the module may
+    compare inputs with, such as the code of a missing reading; they stay if most of a tensor is other numbers.
     """
 
     def move(leaf: Any) -> Any:
@@ -39,10 +43,18 @@ def shaken(inputs: Any, seed: int, scale: Scale = Scale.ELEMENT) -> list[Any]:
         if scale is not Scale.ELEMENT and leaf.dim() >= 2 and leaf.numel():
             size = _size_of_matrix(size, scale).masked_fill(size == 0, 0.0)
             units = _as_symmetric_as(leaf, units)
+        elif exact and leaf.is_floating_point():
+            size = size.masked_fill(_staying(leaf, exact), 0.0)
         return torch.addcmul(leaf, size.to(leaf.dtype), units, value=SHAKEN_UNITS * torch.finfo(leaf.dtype).eps)
 
     moved: list[Any] = pytree.tree_map(move, list(inputs))
     return moved
+
+
+def _staying(leaf: torch.Tensor, exact: Sequence[float]) -> torch.Tensor:
+    """Return which elements are one of these numbers; none if these are most of the elements that are not zero."""
+    stays = torch.isin(leaf, torch.tensor(exact, dtype=leaf.dtype, device=leaf.device)) & (leaf != 0)
+    return stays & (2 * stays.sum() <= (leaf != 0).sum())
 
 
 def _units(leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

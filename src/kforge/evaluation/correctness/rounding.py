@@ -4,7 +4,8 @@ Torch's error on a case is one random sample of what it could be. If a problem a
 very large scores, another careful program has another error: torch's own fused attention was refused for one element in
 a hundred thousand. So before an output is called wrong, torch is run again with every input perturbed by a few units in
 the last place. If that changes the result as much, the program is not to blame. The same holds for the parts of an
-output (`comparison/locality.py`).
+output (`comparison/locality.py`). Inputs are exact for every program, so those that the module may compare with a
+number stay: else a loss of one number would be excused although it counts missing readings.
 
 An output of indices, such as the nearest of some thousand codes, has no error that could be amplified: if two scores
 are nearly equal, rounding decides. The scores are taken from the reference (`ties/index_ties.py`). Without scores
@@ -56,6 +57,7 @@ from kforge.evaluation.correctness.perturbation import Scale, shaken
 from kforge.evaluation.correctness.ties.index_ties import chose_among_equals, names_one_twice
 from kforge.evaluation.correctness.ties.own_choices import own_choices, records
 from kforge.evaluation.reference.choices import is_factorization, recorded
+from kforge.problems.inputs.special_floats import named_numbers, numbers_of_module
 from kforge.problems.tensors import cloned, same, spec, tensors_in
 from kforge.records import Mismatch
 
@@ -89,6 +91,8 @@ class _Traits:
     """Numbers of the output tensors that depend on an operator that solves linear equations or factorizes matrices."""
     scale: Scale
     """Whether perturbations of inputs are relative to the element, to its matrix, or to its row and column."""
+    exact: tuple[float, ...]
+    """Numbers with which it may compare inputs. A reading that is equal to the code of a missing one stays so."""
 
 
 def excused(
@@ -164,9 +168,9 @@ def fails_nearby(reference: Reference, inputs: list[Any]) -> bool:
         return False
     model = copy.deepcopy(reference.model)
     try:
-        scale = _traits_of(reference, inputs).scale
+        traits = _traits_of(reference, inputs)
         for seed in range(SHAKES):
-            reference.own_result(shaken(inputs, seed, scale), model)
+            reference.own_result(shaken(inputs, seed, traits.scale, exact=traits.exact), model)
     except ProblemError:
         return True
     return False
@@ -264,7 +268,8 @@ def _traits_of(reference: Reference, inputs: Any) -> _Traits:
         record = _record(reference, reference.model, inputs)
         scale = _scale_of_given(reference) if record.factorizes else Scale.ELEMENT
         factored = _factored_leaves(reference, inputs, record.leaves) if record.factorizes else frozenset()
-        _traits[reference] = _Traits(record.convolves, record.factorizes, factored, scale)
+        exact = (*named_numbers(reference.instance), *numbers_of_module(reference.model))
+        _traits[reference] = _Traits(record.convolves, record.factorizes, factored, scale, exact)
     return _traits[reference]
 
 
@@ -444,7 +449,7 @@ def _shaken_results(reference: Reference, truth: Truth, times: int) -> Iterator[
     model = copy.deepcopy(reference.model) if times and list(reference.model.buffers()) else reference.model
     traits = _traits_of(reference, truth.inputs)
     for seed in range(times):
-        moved = shaken(truth.inputs, seed, traits.scale)
+        moved = shaken(truth.inputs, seed, traits.scale, exact=traits.exact)
         try:
             with RoundedConvolutions(seed) if traits.convolves else nullcontext():
                 result = reference.own_result(moved, model)

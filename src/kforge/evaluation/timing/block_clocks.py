@@ -79,9 +79,9 @@ class BlockClocks:
         return [one - other for one, other in zip(alike, alone, strict=True)]
 
     def around(self) -> float:
-        """Return the median seconds that the baseline worker's own code takes before and after the calls of a block. A
-        baseline that overstates it only makes wins harder to prove."""
-        return statistics.median(block.around for block in self._baseline)
+        """Return the median seconds that the baseline worker's own code takes before and after the calls of a block. If
+        the baseline is not trusted, the candidate's are used where that is less."""
+        return around_of(self._baseline, self._candidate, trusts_baseline=self._trusts_baseline)
 
     @property
     def _by_referee(self) -> list[float]:
@@ -127,6 +127,12 @@ class BlockClocks:
         others = _medians_nearby(_overheads(at_rest_alike(self._candidate, self._baseline), self._candidate))
         # a worker that overstates its time would make them negative
         return [max(0.0, min(pair)) for pair in zip(costs, others, strict=True)]
+
+
+def around_of(baseline: Sequence[Took], candidate: Sequence[Took], *, trusts_baseline: bool) -> float:
+    """Return the median seconds of a worker's own code around the calls, as a trusted baseline or both sides say."""
+    shown = statistics.median(block.around for block in baseline)
+    return shown if trusts_baseline else min(shown, statistics.median(block.around for block in candidate))
 
 
 def _overheads(seconds: Sequence[float], blocks: Sequence[Took]) -> list[float]:

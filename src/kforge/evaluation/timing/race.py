@@ -30,7 +30,7 @@ import torch
 
 from kforge.evaluation import constants
 from kforge.evaluation.processes.machine_load import LoadMeter
-from kforge.evaluation.timing.block_clocks import BlockClocks, at_rest_alike, must_agree
+from kforge.evaluation.timing.block_clocks import BlockClocks, around_of, at_rest_alike, must_agree
 from kforge.evaluation.timing.fresh_inputs import FreshInputs, sets_in_memory
 from kforge.evaluation.timing.pairs import PairedSamples
 from kforge.evaluation.timing.untimed_work import UntimedWork
@@ -325,12 +325,10 @@ class Race:
                 taken = side.block.run_paced()
                 # the first of several calls finds the caches as the other side has left them
                 took[id(side)] = taken[1:] or taken
-            baseline, candidate = (
-                took[id(self.baseline)],
-                at_rest_alike(took[id(self.candidate)], took[id(self.baseline)]),
-            )
-            samples.paced.append((plain.median(call.seconds for call in baseline), plain.median(candidate)))
-            around.append(plain.median(call.around for call in baseline))
+            baseline, candidate = took[id(self.baseline)], took[id(self.candidate)]
+            seconds = plain.median(at_rest_alike(candidate, baseline))
+            samples.paced.append((plain.median(call.seconds for call in baseline), seconds))
+            around.append(around_of(baseline, candidate, trusts_baseline=self._trusts_baseline))
             samples.around_paced = plain.median(around)
             self._inputs.begin_next(self._inputs.apart, calls)
             self.check.look(sets)

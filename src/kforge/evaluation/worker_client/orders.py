@@ -94,7 +94,7 @@ class Orders:
         self.helped_outside = 0.0
         """Processor seconds of all the worker's descendants outside timed orders: an upper bound."""
         self.has_helpers = False
-        """Whether the worker had descendants after any timed order."""
+        """Whether the worker had descendants after any timed order, or some ended in one."""
         self._last: Helpers | None = None
         """Processor time of the worker's descendants at the end of the last timed order."""
 
@@ -258,7 +258,7 @@ class Orders:
                 (end.nanoseconds - start) / 1e9,
                 (held - answered) / 1e9,
                 claimed / 1e9,
-                around / 1e9,
+                min(max(0, around), held - start) / 1e9,  # a program may answer in the worker's place
                 critical_seconds(threads, seconds_by_thread(self._process.pid), worked),
                 worked,
             )
@@ -282,7 +282,7 @@ class Orders:
         self.worked += worked
         self.helped += helped.of_living(helpers)
         self.helped_outside += 0.0 if self._last is None else helpers.of_all(self._last)
-        self.has_helpers |= bool(self._process.helpers)
+        self.has_helpers |= bool(self._process.helpers) or helped.ended > helpers.ended
         self._last = helped
         return worked
 

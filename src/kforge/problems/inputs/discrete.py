@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from kforge.problems.inputs.structure import Leaf, Structure
 
 
+UNIFORM_MASKS = "uniform_masks"
+"""Name of the case in which masks are throughout what they mostly are."""
+
+
 class Variation(Protocol):
     """Makes new inputs from given ones, and from what several draws of them have in common."""
 
@@ -41,6 +45,8 @@ DENSITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Shares of true elements in the rows of random masks."""
 EMPTY_SHARE = 0.125
 """Share of the rows of a mask of infinities that have no finite element, in the first variation of `moved_zeros`."""
+SHARE_OF_ROWS, LEAST_ROWS = 1 / 16, 4
+"""SHARE_OF_ROWS: share of the rows of an input that one number fills. LEAST_ROWS: least number of rows for that."""
 BLOCK = 8
 """Elements of a vector that get the same kind of values in `_skewed_integers`."""
 
@@ -92,6 +98,9 @@ def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> T
     kinds = kinds if rows.shape[0] > 1 else kinds.repeat_interleave(BLOCK, 1)[:, : rows.shape[1]]
     constant, extremes, kinds = (each.to(given.device) for each in (constant, extremes, kinds))
     values = torch.where(kinds == 0, constant, torch.where(kinds == 1, extremes, rows.to(torch.int64)))
+    if given.dim() >= 3:
+        ends = torch.tensor([low, high], device=given.device)
+        values = rows_of(with_alike_rows(values.reshape(given.shape), ends, generator))
     return _in_order(values, rows, leaf).reshape(given.shape)
 
 
@@ -173,6 +182,25 @@ def fixed_ends(rows: Tensor, leaf: Leaf) -> tuple[int, int]:
 def rows_of(given: Tensor) -> Tensor:
     """Return the tensor as a matrix, whose rows are the tensor's last dimension."""
     return given.reshape(-1, given.shape[-1]) if given.dim() else given.reshape(1, 1)
+
+
+def with_alike_rows(values: Tensor, choices: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the tensor with a few rows that are each filled with one of these values, at least with one such row, as
+    for a document of padding only. Of three and more dimensions, one whole sample, such as an image without any object,
+    is filled as well. A tensor of few rows is returned as it is."""
+    rows, device = rows_of(values), generator.device
+    count = rows.shape[0]
+    if count < LEAST_ROWS:
+        return values
+    chosen = torch.rand(count, generator=generator, device=device) < SHARE_OF_ROWS
+    chosen[int(torch.randint(count, (), generator=generator, device=device))] = True
+    picked = torch.randint(choices.numel(), (count,), generator=generator, device=device)
+    if values.dim() >= 3 and values.shape[0] > 1:
+        sample = int(torch.randint(values.shape[0], (), generator=generator, device=device))
+        chosen.view(values.shape[0], -1)[sample] = True
+        picked.view(values.shape[0], -1)[sample] = picked.view(values.shape[0], -1)[sample, 0]
+    fill = choices[picked.to(choices.device)].view(-1, 1).to(rows.device)
+    return torch.where(chosen.view(-1, 1).to(rows.device), fill, rows).reshape(values.shape)
 
 
 def _moved_zeros(given: Tensor, leaf: Leaf, generator: torch.Generator) -> Tensor:
@@ -281,7 +309,12 @@ def _is_varied(leaf: Leaf) -> bool:
 def is_mask(leaf: Leaf) -> bool:
     """Return whether single elements of a tensor may be flipped: booleans, and integers that are one number
     throughout."""
-    return leaf.varies and (leaf.is_one_number or (leaf.kind == "boolean" and not leaf.one_true))
+    return leaf.varies and (leaf.is_one_number or is_free_mask(leaf))
+
+
+def is_free_mask(leaf: Leaf) -> bool:
+    """Return whether a tensor has booleans that may be true or false each by itself."""
+    return leaf.varies and leaf.kind == "boolean" and not leaf.one_true
 
 
 def _moves(leaf: Leaf) -> bool:
@@ -297,6 +330,7 @@ DISCRETE: Mapping[str, tuple[Variation, ...]] = MappingProxyType(
         ),
         "skewed_integers": (varying(_skewed_integers, _is_varied), varying(_shuffled, _is_varied)),
         "all_alike": (varying(_all_alike, _is_varied), varying(partial(_all_alike, rarer=False), _is_varied)),
+        UNIFORM_MASKS: (varying(partial(_all_alike, rarer=False), is_free_mask),),
         "flipped_masks": (varying(_few_flipped, is_mask), varying(partial(_few_flipped, keep_first=True), is_mask)),
         "moved_zeros": (
             varying(_rows_of_infinities, _moves),

@@ -32,6 +32,7 @@ INTEGERS = {
     "other_integers": "other integers of the given range",
     "skewed_integers": "integers of which a few are much more frequent than others",
     "all_alike": "one integer throughout an input; masks that are true or false throughout",
+    "uniform_masks": "masks that are true or false throughout, whichever they mostly are: no object at all",
     "flipped_masks": "a few elements of a mask are turned",
     "special_integers": "integers that the module treats in a special way: an ignored index, a length of zero",
     "copied_integers": "integers of one input that are copied into others",

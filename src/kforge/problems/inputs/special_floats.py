@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from kforge import syntax
+from kforge.problems.inputs.discrete import with_alike_rows
 from kforge.problems.inputs.distributions import HUGE, in_order, overlaps, replacing
 from kforge.problems.inputs.odd_rows import chance_of
 from kforge.problems.inputs.scalars import scalars_in
@@ -42,10 +43,11 @@ SPECIAL_FLOATS = "special_floats"
 SHARE, SHARE_OF_HUGE = 1 / 8, 1 / 64
 """SHARE: share of the elements of an input that are replaced. SHARE_OF_HUGE: share that very large numbers replace; it
 is smaller, because in a sum such a number hides the effect of all others."""
-SHARE_OF_ROWS, LEAST_ROWS = 1 / 16, 4
-"""SHARE_OF_ROWS: share of the rows of an input that one number fills. LEAST_ROWS: least number of rows for that."""
-MOST_USED = 24
-"""Most numbers that are used in a case. If more are known, this many of them are chosen at random."""
+MOST_USED, ALWAYS_USED = 24, 8
+"""MOST_USED: most numbers that are used in a case. If more are known, the first ALWAYS_USED of them are used, which are
+those that the source compares with something, and others are chosen at random."""
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "greater", "less", "not_equal", "isclose", "isin"})
+"""Names of functions and methods that compare a tensor with a number."""
 BEYOND = 1.5
 """Half of the positions get this many times a number, because the number may be a limit."""
 ORDINARY = (-1.0, 0.0, 0.5, 1.0, 2.0)
@@ -57,25 +59,54 @@ LEAST_INTEGER = 3
 
 def named_numbers(instance: Instance) -> list[float]:
     """Return the floating-point numbers and negative integers in the problem's source, and other integers that it
-    compares with something; none if it cannot be parsed."""
+    compares with something; none if it cannot be parsed. Those that it compares come first."""
     try:
         tree = syntax.parsed(instance.problem.source)
     except syntax.Unparsable:
         return []
-    return _usable(_of_source(tree))
+    return _usable([*_compared(tree), *_of_source(tree)])
 
 
 def _of_source(tree: ast.AST) -> Iterator[float]:
-    """Yield the floating-point numbers of a syntax tree, its negative integers, and others in comparisons."""
+    """Yield the floating-point numbers of a syntax tree, and its negative integers."""
     for node in ast.walk(tree):
+        number = _literal(node)
+        if number is not None and (type(number) is float or number < 0):
+            yield _float(number)
+
+
+def _compared(tree: ast.AST) -> Iterator[float]:
+    """Yield the numbers that are compared with something, by an operator or a method, also by their names."""
+    named: dict[str, list[int | float]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and (number := _literal(node.value)) is not None:
+            for target in node.targets:
+                named.setdefault(_name(target), []).append(number)
+    for node in ast.walk(tree):
+        sides: Sequence[ast.expr] = ()
         if isinstance(node, ast.Compare):
-            sides = (each.value for each in (node.left, *node.comparators) if isinstance(each, ast.Constant))
-            yield from (_float(each) for each in sides if type(each) is int and each >= LEAST_INTEGER)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            if isinstance(number := node.operand.value, int | float):
-                yield -_float(number)
-        elif isinstance(node, ast.Constant) and type(node.value) is float:
-            yield node.value
+            sides = (node.left, *node.comparators)
+        elif isinstance(node, ast.Call) and _name(node.func) in COMPARISONS:
+            sides = node.args
+        for side in sides:
+            number = _literal(side)
+            for each in named.get(_name(side), []) if number is None else [number]:
+                if type(each) is float or each < 0 or each >= LEAST_INTEGER:
+                    yield _float(each)
+
+
+def _literal(node: ast.AST) -> int | float | None:
+    """Return the number that an expression is written as; None if it is something else."""
+    is_negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    value = node.operand if isinstance(node, ast.UnaryOp) and is_negative else node
+    if not isinstance(value, ast.Constant) or type(value.value) not in (int, float):
+        return None
+    return -value.value if is_negative else value.value  # type: ignore[operator, return-value]
+
+
+def _name(node: ast.AST) -> str:
+    """Return the last name of an expression such as `MISSING` or `self.missing`; empty if it has none."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def numbers_of_module(model: nn.Module) -> list[float]:
@@ -169,7 +200,9 @@ def _special(
     place of some inputs that are a single number. `largest`: the largest magnitude that is used.
     """
     possible = [each for each in dict.fromkeys([*numbers, *_of_inputs(inputs)]) if abs(each) <= largest]
-    order = torch.randperm(len(possible), generator=generator, device=generator.device)[:MOST_USED].tolist()
+    first, others = range(len(possible))[:ALWAYS_USED], range(len(possible))[ALWAYS_USED:]
+    drawn = torch.randperm(len(others), generator=generator, device=generator.device)[: MOST_USED - ALWAYS_USED]
+    order = [*first, *(others[index] for index in drawn.tolist())]
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if leaf is None or given.numel() < 2 or overlaps(given):
@@ -207,23 +240,12 @@ def _with_numbers(
             # one random number decides whether an element is replaced, and by which number
             index = (drawn * (choices.numel() / share)).to(torch.int64)
             values = torch.where(drawn < share, choices[index.clamp_(max=choices.numel() - 1)], values)
-            if rows and share == SHARE and math.prod(given.shape[:-1]) >= LEAST_ROWS:
-                values = _with_rows(values, choices, generator)
+            if rows and share == SHARE:
+                values = with_alike_rows(values, choices, generator)
     if leaf.keeps_places:
         values = torch.where(special_places(given), given.detach(), values)
     fresh = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
     return fresh.copy_(values).requires_grad_(given.requires_grad)
-
-
-def _with_rows(values: Tensor, choices: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the tensor with a few rows that are each filled with one of these numbers, at least with one such row."""
-    count = math.prod(values.shape[:-1])
-    device = generator.device
-    chosen = torch.rand(count, generator=generator, device=device) < SHARE_OF_ROWS
-    chosen[int(torch.randint(count, (), generator=generator, device=device))] = True
-    fill = choices[torch.randint(choices.numel(), (count,), generator=generator, device=device).to(choices.device)]
-    shape = (*values.shape[:-1], 1)
-    return torch.where(chosen.to(values.device).view(shape), fill.view(shape), values)
 
 
 def _with_singles(inputs: list[Any], generator: torch.Generator, possible: Sequence[float]) -> list[Any]:

@@ -39,7 +39,7 @@ from torch.utils import _pytree as pytree
 
 from kforge import syntax
 from kforge.errors import ProblemError
-from kforge.problems.inputs.discrete import DISCRETE, fixed_ends, rows_of
+from kforge.problems.inputs.discrete import DISCRETE, fixed_ends, rows_of, with_alike_rows
 from kforge.problems.inputs.scalars import scalars_in
 from kforge.problems.inputs.structure import first_of_places
 from kforge.problems.inputs.trial import (
@@ -80,9 +80,8 @@ none is negative and one is at least the dtype's largest number divided by LEAST
 bits are usually smaller."""
 INTEGER_DTYPES = (*NARROW, torch.int32, torch.int64)
 """Dtypes of the buffers that may hold special integers."""
-SHARE, SHARE_OF_ROWS, LEAST_ROWS = 0.25, 1 / 16, 4
-"""SHARE: share of the elements of an integer input that are replaced by special integers. SHARE_OF_ROWS: share of its
-rows that are filled with one of them, if there are at least LEAST_ROWS."""
+SHARE = 0.25
+"""Share of the elements of an integer input that are replaced by special integers."""
 GROWTH, MOST_STEPS, LARGEST = 4, 6, 1 << 22
 """Larger integers are tried in at most MOST_STEPS steps, each GROWTH times the one before. None is above LARGEST,
 because a module may make a tensor as long as the largest integer."""
@@ -390,23 +389,10 @@ def with_special(
             )
             values = _spread(tensor, numbers, generator, distinct=leaf.distinct)
             if rows and not leaf.distinct:
-                values = _with_rows(values, numbers, generator)
+                choices = torch.tensor(numbers, dtype=values.dtype, device=values.device)
+                values = with_alike_rows(values, choices, generator)
             fresh[id(tensor)] = torch.empty_like(tensor).copy_(values)
     return list(pytree.tree_map(lambda leaf: fresh.get(id(leaf), leaf), list(inputs)))
-
-
-def _with_rows(values: Tensor, numbers: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Return the tensor with a few rows that are each filled with one of these numbers, at least with one such row, as
-    for a document of padding only. A tensor of few rows is returned as it is."""
-    each, device = rows_of(values), generator.device
-    count = each.shape[0]
-    if count < LEAST_ROWS:
-        return values
-    chosen = torch.rand(count, 1, generator=generator, device=device) < SHARE_OF_ROWS
-    chosen[int(torch.randint(count, (), generator=generator, device=device))] = True
-    picked = torch.randint(len(numbers), (count, 1), generator=generator, device=device)
-    fill = torch.tensor(numbers, dtype=values.dtype, device=device)[picked]
-    return torch.where(chosen.to(each.device), fill.to(each.device), each).reshape(values.shape)
 
 
 def _few(numbers: Sequence[int], leaf: Leaf, generator: torch.Generator) -> list[int]:
