@@ -186,8 +186,8 @@ def rows_of(given: Tensor) -> Tensor:
 
 def with_alike_rows(values: Tensor, choices: Tensor, generator: torch.Generator) -> Tensor:
     """Return the tensor with a few rows that are each filled with one of these values, at least with one such row, as
-    for a document of padding only. Of three and more dimensions, one whole sample, such as an image without any object,
-    is filled as well. A tensor of few rows is returned as it is."""
+    for a document of padding only. Of three and more dimensions, two whole samples, such as an image without any
+    object, are filled with the first and the last one of them. A tensor of few rows is returned as it is."""
     rows, device = rows_of(values), generator.device
     count = rows.shape[0]
     if count < LEAST_ROWS:
@@ -196,9 +196,10 @@ def with_alike_rows(values: Tensor, choices: Tensor, generator: torch.Generator)
     chosen[int(torch.randint(count, (), generator=generator, device=device))] = True
     picked = torch.randint(choices.numel(), (count,), generator=generator, device=device)
     if values.dim() >= 3 and values.shape[0] > 1:
-        sample = int(torch.randint(values.shape[0], (), generator=generator, device=device))
-        chosen.view(values.shape[0], -1)[sample] = True
-        picked.view(values.shape[0], -1)[sample] = picked.view(values.shape[0], -1)[sample, 0]
+        one, other = torch.randperm(values.shape[0], generator=generator, device=device)[:2].tolist()
+        for sample, choice in ((one, 0), (other, choices.numel() - 1)):
+            chosen.view(values.shape[0], -1)[sample] = True
+            picked.view(values.shape[0], -1)[sample] = choice
     fill = choices[picked.to(choices.device)].view(-1, 1).to(rows.device)
     return torch.where(chosen.view(-1, 1).to(rows.device), fill, rows).reshape(values.shape)
 
