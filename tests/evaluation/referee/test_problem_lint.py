@@ -28,6 +28,14 @@ def get_init_inputs():
     return []
 """
 
+UNIT = "nn.functional.normalize(torch.randn(256, 64), dim=-1)"
+CHECKED = """\
+    def checked(self, x):
+        if not torch.allclose(x.norm(dim=-1), torch.ones(1, dtype=x.dtype), rtol=0, atol=1e-6):
+            raise ValueError("not of length one")
+        return x
+
+    def forward"""
 CONSTANT = {"ignores_inputs", "output_barely_varies", "ignores_weights", "precision_blind", "constant_passes"}
 
 
@@ -57,6 +65,13 @@ def test_findings(tmp_path: Path, forward: str, findings: set[str]) -> None:
     path = tmp_path / "problem.py"
     path.write_text(TEMPLATE.format(forward=forward))
     assert set(lint(instantiate(problems.load(path)))) - {"too_quick_to_time"} == findings
+
+
+def test_a_reference_that_checks_its_inputs_closely_can_be_judged(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    source = TEMPLATE.format(forward="self.checked(x) @ self.weight").replace("torch.randn(256, 64)", UNIT)
+    path.write_text(source.replace("    def forward", CHECKED))
+    assert lint(instantiate(problems.load(path))) == ()
 
 
 def test_a_trivial_call_is_too_quick(tmp_path: Path) -> None:

@@ -63,6 +63,24 @@ def test_all_are_alike() -> None:
         assert torch.equal(given, fresh)
 
 
+def test_masks_are_throughout_what_they_mostly_are() -> None:
+    given, mask = varied(lambda: torch.rand(8, 16) < 0.1, "uniform_masks")
+    assert given.any()
+    assert not mask.any(), "no object at all"
+    given, ids = varied(lambda: torch.randint(0, 9, (8, 16)), "uniform_masks")
+    assert torch.equal(given, ids)
+
+
+def test_two_samples_are_filled_as_a_whole() -> None:
+    """Cause: rows of an image were filled one by one, and no image was empty beside others that are not."""
+    for seed in range(5):
+        _, mask = varied(lambda: torch.rand(8, 16, 16) < 0.5, "skewed_integers", seed=seed)
+        counts = mask.flatten(1).sum(1)
+        assert 0 in counts
+        assert 256 in counts
+        assert ((counts > 0) & (counts < 256)).any()
+
+
 def test_masks_get_other_densities() -> None:
     _, fresh = varied(lambda: torch.ones(64, 64, dtype=torch.bool), "other_integers")
     densities = fresh.float().mean(1)

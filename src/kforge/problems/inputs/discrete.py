@@ -187,7 +187,7 @@ def rows_of(given: Tensor) -> Tensor:
 def with_alike_rows(values: Tensor, choices: Tensor, generator: torch.Generator) -> Tensor:
     """Return the tensor with a few rows that are each filled with one of these values, at least with one such row, as
     for a document of padding only. Of three and more dimensions, two whole samples, such as an image without any
-    object, are filled with the first and the last one of them. A tensor of few rows is returned as it is."""
+    object, are filled with the first and the last one of them. Few samples, and few rows, stay as they are."""
     rows, device = rows_of(values), generator.device
     count = rows.shape[0]
     if count < LEAST_ROWS:
@@ -195,7 +195,7 @@ def with_alike_rows(values: Tensor, choices: Tensor, generator: torch.Generator)
     chosen = torch.rand(count, generator=generator, device=device) < SHARE_OF_ROWS
     chosen[int(torch.randint(count, (), generator=generator, device=device))] = True
     picked = torch.randint(choices.numel(), (count,), generator=generator, device=device)
-    if values.dim() >= 3 and values.shape[0] > 1:
+    if values.dim() >= 3 and values.shape[0] >= LEAST_ROWS:
         one, other = torch.randperm(values.shape[0], generator=generator, device=device)[:2].tolist()
         for sample, choice in ((one, 0), (other, choices.numel() - 1)):
             chosen.view(values.shape[0], -1)[sample] = True
