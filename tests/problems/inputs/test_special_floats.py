@@ -26,7 +26,7 @@ class Model(nn.Module):
     lost = 7777
 
     def forward(self, x):
-        x = x * 0.25
+        x = x * 0.25 + x.mean(dim=-3)
         return torch.where((x == GONE) | (x != self.lost) | x.eq(8888), x, x - -5)
 
 def get_inputs():

@@ -46,6 +46,8 @@ is smaller, because in a sum such a number hides the effect of all others."""
 MOST_USED, ALWAYS_USED = 24, 8
 """MOST_USED: most numbers that are used in a case. If more are known, the first ALWAYS_USED of them are used, which are
 those that the source compares with something, and others are chosen at random."""
+DIMENSIONS = frozenset({"dim", "dims", "axis", "dim0", "dim1", "start_dim", "end_dim"})
+"""Names of arguments that count dimensions."""
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "greater", "less", "not_equal", "isclose", "isin"})
 """Names of functions and methods that compare a tensor with a number."""
 BEYOND = 1.5
@@ -68,10 +70,12 @@ def named_numbers(instance: Instance) -> list[float]:
 
 
 def _of_source(tree: ast.AST) -> Iterator[float]:
-    """Yield the floating-point numbers of a syntax tree, and its negative integers."""
+    """Yield the floating-point numbers of a syntax tree, and its negative integers that do not name a dimension."""
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in DIMENSIONS)
+    dimensions = {id(each) for node in named for each in ast.walk(node.value)}
     for node in ast.walk(tree):
         number = _literal(node)
-        if number is not None and (type(number) is float or number < 0):
+        if number is not None and (type(number) is float or number < 0) and id(node) not in dimensions:
             yield _float(number)
 
 
