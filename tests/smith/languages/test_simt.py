@@ -226,6 +226,23 @@ def test_products_with_long_sums_stay_within_the_tolerance(dialect: str, inner: 
     assert float(error) <= FLOORS["strict"]["float32"] / 2, source
 
 
+def test_the_mean_of_many_equal_numbers_is_that_number_but_for_a_few_units() -> None:
+    """What is left after the mean is taken off is nothing but its error."""
+    shape = (4096, 4096)
+    source = PROBLEM.format(
+        init="        pass", names="x", inputs=f"torch.randn{shape}", forward="x.mean(dim=0), x.mean(dim=1)"
+    )
+    _, source = written(Problem(name="given", source=source), "opencl", SimtPlan())
+    program: dict[str, Any] = {"__name__": "program"}
+    exec(compile(source, "program.py", "exec"), program)
+    candidate, numbers = program["ModelNew"](), torch.rand(shape[0]) + 1
+    columns, _ = candidate(numbers.expand(shape).contiguous())
+    _, rows = candidate(numbers[:, None].expand(shape).contiguous())
+    unit = torch.finfo(torch.float32).eps
+    assert float((columns - numbers).abs().max()) <= 8 * unit, source
+    assert float((rows - numbers).abs().max()) <= 8 * unit, source
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_programs_of_every_family_build_for_an_architecture_that_is_not_here(family: str) -> None:
     if importlib.util.find_spec("nvidia") is None:

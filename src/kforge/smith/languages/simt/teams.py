@@ -30,9 +30,10 @@ ENOUGH_THREADS = 1 << 16
 """Number of threads below which a device is not busy. With fewer, more threads share each place."""
 WORTH_SPLITTING = 32
 """Fewest elements per thread for which several thread groups share one place."""
-PIECE = 64
-"""Most elements that a thread adds up before it adds their sum to its total. Pieces keep the rounding error small: with
-256, sums of equal numbers were off by more than the tolerance after a subtraction."""
+PIECE = 32
+"""Most elements that a thread adds up before it adds their sum to its total. Pieces keep the rounding error small: the
+mean of equal numbers is off by 8 units in the last place at most, by 24 with 64, and after a subtraction nothing but
+that error is left."""
 
 
 @dataclass(frozen=True)
