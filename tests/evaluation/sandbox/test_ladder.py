@@ -15,7 +15,8 @@ from kforge.errors import InputError
 from kforge.evaluation import Judge
 from kforge.evaluation.processes import launch
 from kforge.evaluation.sandbox import LADDER, Border, NoSandboxError, choose, ladder, syscalls
-from kforge.evaluation.sandbox.layers import Landlock, Layer
+from kforge.evaluation.sandbox.ladder import Trial
+from kforge.evaluation.sandbox.layers import Landlock, Layer, NamespacesAsNobody
 from kforge.records import Candidate, EvaluationLimits, EvaluationPolicy
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def border() -> Border:
 
 
 def test_no_border_at_all_is_seen_by_the_probes(border: Border, tmp_path: Path) -> None:
-    said = ladder._tried(Layer, border, tmp_path)
+    breaches = ladder._tried(Layer, border, tmp_path).breaches
     for breach in (
         "a file outside can be read",
         "a file outside can be written",
@@ -39,7 +40,7 @@ def test_no_border_at_all_is_seen_by_the_probes(border: Border, tmp_path: Path) 
         "a socket without a path can be reached",
         "another process can be signalled",
     ):
-        assert breach in said
+        assert breach in breaches
 
 
 class Forgetful(Landlock):
@@ -52,7 +53,7 @@ class Forgetful(Landlock):
 def test_a_broken_layer_is_passed_over(border: Border, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ladder, "_ways", lambda name: (Forgetful,))
     skip_if_missing("landlock")
-    assert not ladder._tried(Landlock, border, tmp_path)
+    assert not ladder._tried(Landlock, border, tmp_path).reason
     with pytest.raises(NoSandboxError, match="a file outside can be read") as refused:
         choose(("landlock",), border, tmp_path)
     assert "--unsafe" in str(refused.value)
@@ -64,19 +65,42 @@ def test_a_layer_that_fails_once_is_tried_again(
 ) -> None:
     """Cause: on a busy machine one failed attempt was enough for a weaker sandbox, and nothing said why."""
     monkeypatch.setattr(syscalls, "prctl", lambda *_: 0)  # the tests' process adopts no orphans
-    reasons = ["the machine was busy", ""]
-    monkeypatch.setattr(ladder, "_tried", lambda *_: reasons.pop(0))
+    trials = [Trial([], ["the machine was busy"]), Trial([], [])]
+    monkeypatch.setattr(ladder, "_tried", lambda *_: trials.pop(0))
     monkeypatch.setattr(ladder, "_ways", {"landlock": (Landlock,), "unsafe": (Layer,)}.__getitem__)
     skip_if_missing("landlock")
     assert choose(("landlock",), border, tmp_path).passed_over == ""
-    reasons += ["no room", "no memory"]
+    trials += [Trial([], ["no room"]), Trial([], ["no memory"])]
     chosen = choose(("landlock", "unsafe"), border, tmp_path)
     assert chosen.describe().endswith("; used because others do not work here (landlock: no memory)")
 
 
+def test_both_ways_of_a_layer_are_told_apart(border: Border, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "_tried", lambda *_: Trial([], ["no user id is free"]))
+    monkeypatch.setattr(ladder, "_ways", {"namespaces": (NamespacesAsNobody,), "unsafe": (Layer,)}.__getitem__)
+    assert choose(("namespaces", "unsafe"), border, tmp_path).passed_over == "namespaces as nobody: no user id is free"
+
+
+def test_a_layer_that_an_attack_got_through_is_not_tried_again(
+    border: Border, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = [Trial(["the network can be reached"], []), Trial([], [])]
+    monkeypatch.setattr(ladder, "_tried", lambda *_: trials.pop(0))
+    monkeypatch.setattr(ladder, "_ways", lambda _: (Landlock,))
+    with pytest.raises(NoSandboxError, match="the network can be reached"):
+        choose(("landlock",), border, tmp_path)
+
+
+def test_an_attempt_that_dies_is_no_layer_that_works(
+    border: Border, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ladder, "_attempt", lambda *_: os._exit(1))
+    assert ladder._tried(Landlock, border, tmp_path).reason == "the attempt ended without an answer"
+
+
 def test_a_layer_that_cannot_run_anything_is_passed_over(tmp_path: Path) -> None:
     blind = Border(readable=("/usr",), devices=())
-    said = [ladder._tried(way, blind, tmp_path) for name in LADDER for way in ladder._ways(name)]
+    said = [ladder._tried(way, blind, tmp_path).reason for name in LADDER for way in ladder._ways(name)]
     assert all(said), "kforge itself lies outside this border"
 
 
@@ -84,9 +108,9 @@ def test_a_layer_that_cannot_run_anything_is_passed_over(tmp_path: Path) -> None
 def test_a_layer_in_which_a_platforms_device_cannot_be_opened_is_passed_over(border: Border, tmp_path: Path) -> None:
     ways = ladder._ways("namespaces")
     skip_if_missing("namespaces")
-    assert not ladder._tried(ways[0], border, tmp_path / "without")
+    assert not ladder._tried(ways[0], border, tmp_path / "without").reason
     root_only = Border(border.readable, ("/dev/loop0",))
-    assert "/dev/loop0 cannot be opened" in ladder._tried(ways[0], root_only, tmp_path / "with")
+    assert "/dev/loop0 cannot be opened" in ladder._tried(ways[0], root_only, tmp_path / "with").reason
 
 
 PROBLEM = """

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kforge.evaluation.sandbox import probes
 from kforge.evaluation.sandbox.border import Border, WorkerFolders
@@ -22,7 +22,22 @@ LADDER = ("namespaces", "landlock")
 UNSAFE = Layer.name
 """Name of the layer without a sandbox."""
 _TRIES = 2
-"""How often a layer is tried before a weaker one is taken: on a busy machine a good layer may fail once."""
+"""How often a layer is tried before a weaker one is taken: on a busy machine a good layer may fail once. One that an
+attack got through is not tried again."""
+
+
+class Trial(NamedTuple):
+    """What was found when a layer was tried. A layer works if both are empty."""
+
+    breaches: list[str]
+    """A line for each attack that succeeded."""
+    failures: list[str]
+    """A line for each necessary action that failed."""
+
+    @property
+    def reason(self) -> str:
+        """Return why the layer does not work here, in one line; empty if it works."""
+        return " ".join(", ".join([*self.breaches, *self.failures]).split())[:300]
 
 
 class NoSandboxError(Exception):
@@ -44,7 +59,7 @@ def choose(ladder: Sequence[str], border: Border, folder: Path, warden: Warden |
                 chosen = layer(border, warden)
                 chosen.passed_over = "; ".join(why)
                 return chosen
-            why.append(f"{name}: {reason}")
+            why.append(f"{'namespaces as nobody' if layer is NamespacesAsNobody else name}: {reason}")
     if _in_container():
         why.append("this is a container, whose settings may forbid sandboxes")
     raise NoSandboxError(
@@ -66,33 +81,32 @@ def _ways(name: str) -> tuple[type[Layer], ...]:
 
 def _fault(layer: type[Layer], border: Border, folder: Path) -> str:
     """Return why a layer does not work here, after _TRIES attempts; empty if one of them works."""
-    reason = ""
     for attempt in range(_TRIES):
-        reason = _tried(layer, border, folder / f"try-{attempt}")
-        if not reason:
+        trial = _tried(layer, border, folder / f"try-{attempt}")
+        if not trial.reason or trial.breaches:
             break
-    return reason
+    return trial.reason
 
 
-def _tried(layer: type[Layer], border: Border, folder: Path) -> str:
-    """Try a layer in a child process, because some steps cannot be undone. Returns why it fails; empty if it works."""
+def _tried(layer: type[Layer], border: Border, folder: Path) -> Trial:
+    """Try a layer in a child process, because some steps cannot be undone."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(read)
-            os.write(write, _attempt(layer, border, folder).encode())
+            os.write(write, json.dumps(_attempt(layer, border, folder)).encode())
         finally:
             os._exit(0)
     os.close(write)
     with os.fdopen(read) as answer:
         said = answer.read()
     os.waitpid(pid, 0)
-    return said if said != "works" else ""
+    return Trial(*json.loads(said)) if said else Trial([], ["the attempt ended without an answer"])
 
 
-def _attempt(layer: type[Layer], border: Border, folder: Path) -> str:
-    """Start a worker in the layer and attack from inside. Returns "works", or one line that says what is wrong."""
+def _attempt(layer: type[Layer], border: Border, folder: Path) -> Trial:
+    """Start a worker in the layer and attack from inside."""
     work = folder / f"probe-{layer.__name__.lower()}"
     place = WorkerFolders(work / "work", work / "builds")
     read, write = os.pipe()
@@ -110,15 +124,11 @@ def _attempt(layer: type[Layer], border: Border, folder: Path) -> str:
                 said = answer.read()
             os.waitpid(pid, 0)
             chosen.clear(pid)
-            found = json.loads(said) if said else [(place.log.read_text().strip().splitlines() or ["it died"])[-1]]
-            found += probes.damage(outside)
+            last_words = place.log.read_text().strip().splitlines()
+            breaches, failures = json.loads(said) if said else ([], [*last_words[-1:], "it died"][:1])
+            return Trial(breaches + probes.damage(outside), failures)
     except OSError as error:
-        return _one_line(str(error))
-    return _one_line(", ".join(found)) or "works"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
+        return Trial([], [str(error) or type(error).__name__])
 
 
 def _in_container() -> bool:

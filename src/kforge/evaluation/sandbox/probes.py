@@ -56,8 +56,8 @@ def targets(folder: Path, place: WorkerFolders, border: Border) -> Iterator[Targ
         yield Targets(secret, os.getpid(), server.getsockname()[1], name, devices, needed, place)
 
 
-def faults(outside: Targets) -> list[str]:
-    """Run inside the sandbox. Returns one line for each attack that succeeds and for each necessary action that
+def faults(outside: Targets) -> tuple[list[str], list[str]]:
+    """Run inside the sandbox. Returns a line for each attack that succeeds, and a line for each necessary action that
     fails."""
     attacks: dict[str, Callable[[], object]] = {
         "a file outside can be read": outside.secret.read_bytes,
@@ -82,12 +82,12 @@ def faults(outside: Targets) -> list[str]:
         "/proc/self cannot be read": Path("/proc/self/status").read_text,
         **{f"{node} cannot be opened": partial(_open, node) for node in outside.needed_devices},
     }
-    found = [said for said, attack in attacks.items() if _succeeds(attack)]
-    found += [said for said, work in needs.items() if not _succeeds(work)]
+    breaches = [said for said, attack in attacks.items() if _succeeds(attack)]
+    failures = [said for said, work in needs.items() if not _succeeds(work)]
     # in a private /tmp with folders of the same names these two may succeed without harm, so `damage` checks outside
     _succeeds(lambda: outside.secret.write_bytes(b"written"))
     _succeeds((outside.secret.parent / "made").touch)
-    return found
+    return breaches, failures
 
 
 def damage(outside: Targets) -> list[str]:
