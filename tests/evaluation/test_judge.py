@@ -256,6 +256,29 @@ class ModelNew(nn.Module):
         assert "another form" in comparison.doubt
 
 
+def test_state_that_changes_no_output_does_not_excuse_a_repacked_program(judge: Judge, tmp_path: Path) -> None:
+    """In training mode a batch norm updates its statistics, and gives the same result for the same inputs."""
+    layers, result = "nn.Linear(width, width); self.norm = nn.BatchNorm1d(width)", "self.norm(self.linear(x))"
+    source = PROBLEM.replace("nn.Linear(width, width)", layers).replace("torch.relu(self.linear(x))", result)
+    repacked = """
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        layer, self.norm = nn.Linear(width, width), nn.BatchNorm1d(width)
+        self.packed = nn.Parameter(torch.cat([layer.weight.T, layer.bias[None]]))
+
+    def forward(self, x):
+        return self.norm(torch.addmm(self.packed[-1], x, self.packed[:-1]))
+"""
+    evaluation = evaluate(judge, written(tmp_path, source), repacked)
+    assert isinstance(evaluation.verdict, Correct), evaluation.verdict
+    assert "repacked_weights" in evaluation.labels
+    assert "has_history" not in evaluation.labels
+
+
 def test_weights_cached_at_construction_are_wrong_after_loading(judge: Judge, problem: Problem) -> None:
     source = HEAD.replace("self.calls = 0", "self.calls = 0; self.kept = self.linear.weight.detach().clone()")
     verdict = evaluate(

@@ -51,8 +51,8 @@ LOST_BESIDE_LARGE = 0.5
 """Like LOST, for fast convolutions: the share of its own scale by which a row or block may be off. A Fourier transform
 or a Winograd tile is only exact relative to the largest value in it."""
 SHAKEN_SHARE = 0.01
-"""Largest share of wrong elements that rounding might explain. Up to this share, torch is run again on slightly
-perturbed inputs to find out."""
+"""Largest share of wrong elements that rounding might explain; a single wrong element always may be explained. Up to
+this share, torch is run again on slightly perturbed inputs to find out."""
 SHAKES, SHAKEN_UNITS = 8, 4.0
 """SHAKES: number of runs of torch on perturbed inputs, to see whether rounding explains an error. SHAKEN_UNITS: largest
 perturbation of an input element, in units in the last place."""

@@ -9,6 +9,7 @@ import torch
 from kforge import problems
 from kforge.evaluation.constants import WEIGHT_CHANGES
 from kforge.evaluation.correctness.cases import CaseSource
+from kforge.problems.inputs.special_floats import SPECIAL_FLOATS
 from kforge.problems.instance import instantiate
 
 if TYPE_CHECKING:
@@ -63,6 +64,14 @@ def test_timed_inputs_are_given_back_without_their_odd_rows(tmp_path: Path) -> N
             assert 0 < int((~same_rows).sum()) < len(same_rows)
             assert float(before[0].abs().max()) < 10
     assert source.without_odd_rows([torch.zeros(16, 16)]) is None
+
+
+def test_a_case_is_kept_if_only_a_python_number_became_special(tmp_path: Path) -> None:
+    body = "return x if scale == -1.0 else x * scale"
+    source = source_of(tmp_path, "torch.randn(16, 16), 2.0", body, "x, scale")
+    scales = {case.inputs[1] for state in range(10) for case in source.draw(state, SPECIAL_FLOATS)}
+    assert -1.0 in scales
+    assert 2.0 not in scales, "cases that change nothing are left out"
 
 
 def test_each_change_of_weights_but_the_first_is_followed_by_inputs_as_given(tmp_path: Path) -> None:

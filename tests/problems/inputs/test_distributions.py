@@ -121,6 +121,15 @@ def test_as_given_is_as_given() -> None:
     assert draw("as_given", inputs) == inputs
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_half_of_the_tiny_samples_of_unit_inputs_are_near_one(dtype: torch.dtype) -> None:
+    (fresh,) = draw("tiny", [torch.rand(400, 32, dtype=torch.float64).to(dtype)])
+    near_one = fresh.mean(1) > 0.5
+    assert 120 < int(near_one.sum()) < 280
+    assert float((1 - fresh[near_one]).max()) < 0.25
+    assert float(fresh[~near_one].max()) < 0.05
+
+
 def test_each_distribution_is_what_it_says() -> None:
     given_values = torch.randn(64, 128)
     fresh = {name: draw(name, [given_values])[0] for name in DRAWN}

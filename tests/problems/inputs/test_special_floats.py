@@ -138,6 +138,21 @@ def test_some_single_numbers_become_special() -> None:
     assert seen >= {0.25, -5.0}
 
 
+def test_single_numbers_stay_within_their_dtype_and_keep_their_gradients() -> None:
+    given = torch.tensor(0.25, dtype=torch.float16, requires_grad=True)
+    seen = [fresh([-1e9, -5.0], [torch.randn(8, 8), given], 0, seed)[1] for seed in range(20)]
+    assert {each.item() for each in seen} == {0.25, -5.0}
+    assert all(each.requires_grad for each in seen)
+
+
+def test_ordinary_numbers_take_no_place_from_others() -> None:
+    numbers = [-1.0, 0.0, 0.5, 1.0, 2.0, *(float(-each) for each in range(1000, 1032)), 9e9]
+    always = [
+        {float(value) for value in fresh(numbers, [torch.randn(64, 64)], 1, seed)[0].reshape(-1)} for seed in (1, 2)
+    ]
+    assert all(set(numbers[5:13]) <= found for found in always)
+
+
 def test_limits_do_not_cross() -> None:
     seen = {tuple(fresh([-5.0, 7.0], [torch.randn(8, 8), -0.5, 0.5], 0, seed)[1:]) for seed in range(60)}
     assert {(-5.0, 7.0), (-5.0, 0.5), (-0.5, 7.0), (-0.5, 0.5)} <= seen

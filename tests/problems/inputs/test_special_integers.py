@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from kforge import problems
 from kforge.problems.inputs.special_integers import (
     comparable,
+    integers_of_buffers,
     larger_integers,
     special_integers,
     with_copied,
@@ -258,3 +261,11 @@ def test_a_number_with_a_result_of_its_own_is_special_if_its_neighbours_have_one
     assert -100 in found(instance_of(tmp_path, chosen))
     assert -100 not in found(instance_of(tmp_path, "x.gather(1, which.clamp(min=0)[:, None])"))
     assert -1 not in found(instance_of(tmp_path, "x[which, 0]"))
+
+
+def test_arrays_of_a_module_are_read_if_they_hold_integers() -> None:
+    module = nn.Module()
+    module.names, module.when = np.array(["a"]), np.array(["2020-01-01"], dtype="datetime64[D]")  # type: ignore[assignment]
+    module.down, module.foreign = np.arange(30, 33)[::-1], np.array([7], dtype=">i4")  # type: ignore[assignment]
+    module.empty = np.array([], dtype=np.int64)  # type: ignore[assignment]
+    assert set(integers_of_buffers(module)) == {30, 31, 32, 7}

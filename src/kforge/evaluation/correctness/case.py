@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 AS_GIVEN = "as_given"
 """Beginning of the names of cases whose inputs come from the problem's own `get_inputs`."""
 INTEGERS = ("other_integers", "skewed_integers", "all_alike", "flipped_masks")
-"""Names of cases with other integers and masks than given."""
+"""Names of cases with other integers than given, and other masks. `uniform_masks` is not among them, as it changes no
+integers."""
 SPECIAL = "special_integers"
 """Name of the case with special integers, such as -1, which the module may treat differently."""
 LARGER = "larger_integers"
@@ -29,11 +30,21 @@ OF_STATE = (SPECIAL, SPECIAL_FLOATS)
 weights change."""
 UNORDERED = "unordered"
 """Name of the case with unsorted inputs, if the given inputs are sorted but the module does not need that."""
-WHOLE_ROWS = (SPECIAL_FLOATS, "positive", "rising")
-"""Names of the cases with rows as no timed call has them otherwise."""
+ROWS_WHEN_TIMED = (SPECIAL_FLOATS, "positive", "rising")
+"""Names of the cases whose kinds of rows occur in timed calls only in varied blocks (`timing/varied_calls.py`)."""
 WHOLE = (*DISCRETE, *SCALARS, *MARK_COUNTS, SPECIAL, LARGER, COPIED, UNORDERED)
 """Names of cases with other integers, masks, zeros, orders or Python numbers. Their inputs are drawn as a whole, even
 if they are large."""
+
+
+def as_given_name(index: int) -> str:
+    """Return the name of the case number `index` with inputs as given."""
+    return f"{AS_GIVEN} #{index}"
+
+
+def as_given_number(name: str) -> int:
+    """Return the number in such a name."""
+    return int(name.rpartition("#")[2])
 
 
 @dataclass
@@ -84,7 +95,7 @@ class Case:
     @property
     def is_varied_when_timed(self) -> bool:
         """Whether inputs are varied like this in some calls that are timed, or seem to be."""
-        return self.is_discrete or self.name in WHOLE_ROWS
+        return self.is_discrete or self.name in ROWS_WHEN_TIMED
 
     @property
     def must_be_finite(self) -> bool:

@@ -27,6 +27,8 @@ from kforge.evaluation.correctness.case import (
     UNORDERED,
     Case,
     CaseGroup,
+    as_given_name,
+    as_given_number,
     is_whole,
 )
 from kforge.evaluation.large_problems.pieces import part_of
@@ -105,7 +107,7 @@ class CaseSource:
         The first case has inputs as given. So has the case after each weight change except the first.
         """
         chance = random.Random(subseed(self.secret, "order", state))  # noqa: S311 - as secret as its seed
-        given = [f"{AS_GIVEN} #{index}" for index in range(AS_GIVEN_CASES)]
+        given = [as_given_name(index) for index in range(AS_GIVEN_CASES)]
         others = [name for name in DISTRIBUTIONS if name != AS_GIVEN]
         others += [*ODD, *self._discrete(), *self._imposed(), *other_ranges.names(self.structure)]
         others += scalars.alone(self._sample) if self.structure.scalars else []
@@ -246,7 +248,7 @@ class CaseSource:
     def draw(self, state: int, name: str) -> Iterator[Case]:
         """Yield the case of that name, then milder ones. Each is drawn when it is requested."""
         if name.startswith(AS_GIVEN):
-            yield self.as_given(state, int(name.rpartition("#")[2]))
+            yield self.as_given(state, as_given_number(name))
             return
         if name == other_ranges.LARGE_WEIGHTS:
             yield Case(name, self.instance.inputs(subseed(self.secret, name, state)), self._seed(state, name))
@@ -259,7 +261,8 @@ class CaseSource:
             given = self.instance.inputs(seed)
             generator = torch.Generator(self.instance.device).manual_seed(seed)
             inputs = redrawn(variation, given, generator, None if is_whole(name) else self.cut)
-            changed = scalars.changed_scalars(given, inputs) if _is_of_scalars(name) else frozenset()
+            has_scalars = _is_of_scalars(name) or name == SPECIAL_FLOATS
+            changed = scalars.changed_scalars(given, inputs) if has_scalars else frozenset()
             if self._must_differ(name, part) and not changed and same(given, inputs):
                 continue
             floats = (
@@ -304,7 +307,7 @@ class CaseSource:
 
     def as_given(self, state: int, index: int) -> Case:
         """Return the case number `index` with inputs as given."""
-        name = f"{AS_GIVEN} #{index}"
+        name = as_given_name(index)
         return Case(name, self.instance.inputs(subseed(self.secret, "inputs", state, index)), self._seed(state, name))
 
     def _seed(self, state: int, name: str) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kforge.evaluation.constants import COMPARED_STATE_SHARE, RECHECKED_SHARE
-from kforge.evaluation.correctness.case import AS_GIVEN, OF_STATE
+from kforge.evaluation.correctness.case import AS_GIVEN, OF_STATE, as_given_number
 from kforge.evaluation.correctness.case_judge import CaseJudge
 from kforge.evaluation.correctness.cases import CaseSource, begun
 from kforge.evaluation.correctness.fixed_inputs import fixed_labels
@@ -150,9 +150,12 @@ class CorrectnessCheck:
                 self.renew_weights(None if inputs is None else self.source.part_of(inputs))
                 last = first = None  # outputs may be views of weights, and the repeated call uses the last weights
             own = None
-            if first is None and name.startswith(AS_GIVEN) and self.reference.has_history:
+            # the weights of a repacked program do not change, so its first call is the one to repeat, before which it
+            # is not known whether the reference's state changes
+            may_remember = self.reference.has_history or (self.handover.repacked and self.source.cut is None)
+            if first is None and name.startswith(AS_GIVEN) and may_remember:
                 # before the call, so that it is the result for the same earlier calls as the program's output
-                own = own_result_now(self.reference, self.source.as_given(state, _number(name)))
+                own = own_result_now(self.reference, self.source.as_given(state, as_given_number(name)))
             judged = self._judge.judge(name, cases)
             if judged is None:
                 last = None  # it is not known what the worker now holds as its earlier output
@@ -163,7 +166,7 @@ class CorrectnessCheck:
             if self.reference.has_history and self.chance.random() < COMPARED_STATE_SHARE:
                 self.handover.must_have_updated_alike(f"after {name}")
             if first is None and name.startswith(AS_GIVEN):  # such a case follows the last change of weights
-                first, repeated, own_then = judged.value, _number(name), own
+                first, repeated, own_then = judged.value, as_given_number(name), own
             self.cases += 1
         self.handover.must_have_updated_alike("after all calls")
         self.handover.must_have_left_the_rest()
@@ -178,7 +181,8 @@ class CorrectnessCheck:
         """Call the program again on an earlier case, and compare with its first output, unless results depend on
         earlier calls.
 
-        `own_then` is the reference's own result at that time; None if its state had not changed by then.
+        `own_then` is the reference's own result at that time; None if its state had not changed by then and it is not
+        known.
         """
         self.remembers = self.reference.has_history and (
             own_then is None or not forgets(self.reference, case, own_then, self.precision)
@@ -194,8 +198,3 @@ class CorrectnessCheck:
         """
         for _ in self.handover.enlarged():
             self.cases += self._judge.judge(LARGE_WEIGHTS, self.source.draw(state, LARGE_WEIGHTS)) is not None
-
-
-def _number(name: str) -> int:
-    """Return the number of a case with inputs as given."""
-    return int(name.rpartition("#")[2])

@@ -247,7 +247,7 @@ class _Leaves:
             return False
         errors = element_errors(one, theirs)
         right = errors <= (found.tolerance or 0.0)
-        # rounding does not explain errors in a larger share of the elements
+        # rounding does not explain errors in a larger share of the elements, unless only one is wrong
         if index not in self.free and int((~right).sum()) > max(1, SHAKEN_SHARE * right.numel()):
             return False
         self.unexplained[index] = errors.masked_fill_(right, 0.0)

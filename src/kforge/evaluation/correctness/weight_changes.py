@@ -368,11 +368,16 @@ class Handover:
 
     def line_up(self, baseline: WorkerClient) -> None:
         """Construct the program and the baseline again with the same state, for results that depend on earlier
-        calls."""
+        calls.
+
+        A program that keeps its weights under other names or shapes gets only some entries. The baseline gets the same
+        ones, and both keep the others as constructed.
+        """
         self.client.construct(self.instance, self._seed)
         baseline.construct(self.instance, self._seed)
-        self._give(self._state())
-        baseline.set_state(self._state())
+        state = self._state()
+        self._give(state)
+        baseline.set_state({name: state[name] for name in self._names} if self.repacked else state)
 
     def updated_names(self) -> list[str]:
         """Return the names of the entries that the reference has updated since weights were last copied."""

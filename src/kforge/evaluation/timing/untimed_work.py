@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 class UntimedWork:
     """Processor time of both sides outside timed orders since the race began.
 
-    Both sides free outputs and take weights there, so only the difference counts. Neither flushes caches: a candidate
-    that left that out could do other work for as long, and it would not count.
+    Both sides free outputs and take weights there, so only the difference counts. On a host the referee flushes the
+    caches: if workers did, a candidate could leave out its own flush, and do hidden work for as long as the baseline's
+    takes.
     """
 
     def __init__(self, baseline: WorkerClient, candidate: WorkerClient) -> None:

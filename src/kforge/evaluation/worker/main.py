@@ -418,17 +418,27 @@ def _first_line(text: str) -> str:
 
 def rebuilt(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a named tuple of an input. Its class is the program's own one with these names, which may have methods, or
-    a new one."""
-    own = getattr(sys.modules.get(PROGRAM), name, None)
-    if not isinstance(own, type) or not issubclass(own, tuple) or getattr(own, "_fields", None) != fields:
+    a new one.
+
+    None of the program's code runs here, because the order has not been carried out yet: neither a `__getattr__` nor a
+    metaclass, a descriptor or a constructor.
+    """
+    module = sys.modules.get(PROGRAM)
+    own = vars(module).get(name) if type(module) is types.ModuleType else None
+    if type(own) is not type or not _is_named_tuple(own, fields):
         own = _named_tuple(name, fields)
-    # not by calling the class: what the program adds to it must not run before the order is carried out
     return tuple.__new__(own, values)
+
+
+def _is_named_tuple(own: type, fields: tuple[str, ...]) -> bool:
+    found = inspect.getattr_static(own, "_fields", None)
+    return tuple in own.__mro__ and type(found) is tuple and found == fields
 
 
 @cache
 def _named_tuple(name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]]:
-    return namedtuple(name, fields, rename=True)  # rename: the problem's own class may have such fields
+    # rename: a class of the problem may have field names that namedtuple refuses, such as `_x`
+    return namedtuple(name, fields, rename=True)
 
 
 def serve(descriptor: int) -> None:

@@ -188,7 +188,8 @@ class HostAccess(OutputAccess):
         return shared_files_of(pid)
 
     def show_block(self, region: SharedRegion, tree: Tree, values: Any) -> None:
-        # flushed first: a caller, too, has just written its inputs
+        # flushed before the inputs are written: in a user's program, too, inputs were written just before the call and
+        # are still in the caches
         self._adapter.flush()
         self.show(region, tree, values)
 

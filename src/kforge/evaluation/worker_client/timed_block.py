@@ -89,7 +89,8 @@ class TimedBlock:
         state: Sequence[str] = (),
         paced: bool = False,
     ) -> None:
-        """Prepare a block: the worker is stopped, then the caches are flushed and the inputs written to its memory.
+        """Prepare a block: the worker is stopped, then the referee flushes the caches and writes the inputs to the
+        worker's memory (`show_block`; the order depends on the device).
 
         If the referee cannot write to the worker's memory, the worker copies the inputs and flushes the caches. `times`
         repeats the inputs, for blocks that are not timed. `seed` is the random seed for the block, if the reference

@@ -105,8 +105,10 @@ def _skewed_integers(given: Tensor, leaf: Leaf, generator: torch.Generator) -> T
 
 
 def _all_alike(given: Tensor, leaf: Leaf, generator: torch.Generator, *, rarer: bool = True) -> Tensor:
-    """Return a tensor of one integer, such as a batch without any object; a mask becomes true or false throughout:
-    `rarer` of both in the given one, or the other one."""
+    """Return a tensor of one integer, or a mask that is true or false throughout, such as a batch without any object.
+
+    With `rarer`, a mask is filled with the value that fewer of its elements have, otherwise with the other one.
+    """
     if leaf.one_true or leaf.distinct or leaf.ascending or leaf.total is not None or not given.numel():
         return given
     if leaf.kind == "boolean":
@@ -185,9 +187,12 @@ def rows_of(given: Tensor) -> Tensor:
 
 
 def with_alike_rows(values: Tensor, choices: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the tensor with a few rows that are each filled with one of these values, at least with one such row, as
-    for a document of padding only. Of three and more dimensions, two whole samples, such as an image without any
-    object, are filled with the first and the last one of them. Few samples, and few rows, stay as they are."""
+    """Fill a few rows, at least one, each with one of these values: a document of padding only.
+
+    In tensors of three or more dimensions, also fill two whole samples, with the first value and with the last: an
+    image without any object. With fewer than LEAST_ROWS rows, the tensor is returned unchanged; with fewer samples than
+    that, no whole sample is filled.
+    """
     rows, device = rows_of(values), generator.device
     count = rows.shape[0]
     if count < LEAST_ROWS:

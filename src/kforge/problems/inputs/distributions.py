@@ -128,7 +128,9 @@ def _tiny(like: Tensor, generator: torch.Generator) -> Tensor:
     if not finite.numel() or float(finite.min()) < 0 or not 0.5 < float(finite.max()) <= 1:
         return values
     samples = like.shape if like.dim() < 2 else (like.shape[0], *[1] * (like.dim() - 1))
-    nearness = torch.randint(2, 17, samples, generator=generator, device=generator.device)  # 1 - x is 2^-6 or far less
+    # 1 - x is about 2^-7 at most, or 2^-5 in bfloat16, and far less in most samples
+    most = max(3, -6 - round(math.log2(torch.finfo(like.dtype).eps)))
+    nearness = torch.randint(2, most, samples, generator=generator, device=generator.device)
     near_one = 1 - torch.ldexp(values.abs(), nearness)
     is_near_one = torch.rand(samples, generator=generator, device=generator.device) < 0.5
     return torch.where(is_near_one, near_one, values)
@@ -374,7 +376,7 @@ WILD = (_shifted, _negative, _large, _edges, _mixed_scale, _zeros, _ties, _one_h
 """Functions that draw the values of single odd rows (rows unlike all others)."""
 MILD = (_shifted, _uniform, _zeros, _ties, _one_hot, _tiny)
 """Functions that draw the values of single odd rows, if those in WILD make the reference overflow."""
-WHOLE_ROWS, WHOLE_ROWS_MILD = (_positive, _rising), (_mildly_positive, _rising)
+KINDS_OF_ROWS, MILD_KINDS_OF_ROWS = (_positive, _rising), (_mildly_positive, _rising)
 """Functions that draw rows with a property that no long random row has. They are among the odd rows of cases, but not
 among those of timed calls, which have few."""
 SIGNED, SIGNED_MILD = (_negative, _large, _mixed_scale), (_normal, _shifted, _uniform)

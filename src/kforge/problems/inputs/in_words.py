@@ -9,7 +9,8 @@ ALWAYS = {
     "positive": "the mirror image of `negative`: whole rows above zero",
     "rising": "each row strictly rises along the last dimension",
     "uniform": "between -1 and 1",
-    "tiny": "so small that 1 + x is hardly more than 1",
+    "tiny": "so small that 1 + x is hardly more than 1; of inputs between 0 and 1, half of the samples are as close "
+    "to 1",
     "large": "normal numbers times 256: exp overflows in float32",
     "huge": "normal numbers times 16384",
     "edges": "the first or the last element of each row is 16384, the others are normal",
@@ -21,7 +22,8 @@ ALWAYS = {
     "mixed_rows": "neighbouring rows of four different kinds",
     "odd_rows": "inputs as given, but a few rows at secret places are of another kind; also in timed calls",
     "odd_elements": "inputs as given, but a few elements at secret places are up to 16384",
-    "special_floats": "numbers of the module's source, attributes, buffers and arguments at some places of the inputs",
+    "special_floats": "numbers of the module's source, attributes, buffers and arguments at some places of the inputs, "
+    "in a few whole rows, and as inputs of one number",
     "large_weights": "a row of a parameter far larger than drawn",
     "enormous": "one input is about 2^24, the others as given; only gross errors count",
     "minute": "one input is about 2^-50, the others as given; only gross errors count",

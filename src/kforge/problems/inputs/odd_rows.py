@@ -18,10 +18,10 @@ from torch.utils import _pytree as pytree
 
 from kforge.problems.inputs.distributions import (
     HUGE,
+    KINDS_OF_ROWS,
     LARGE,
     MILD,
-    WHOLE_ROWS,
-    WHOLE_ROWS_MILD,
+    MILD_KINDS_OF_ROWS,
     WILD,
     in_domain,
     in_order,
@@ -161,10 +161,10 @@ def _instead(given: Tensor, fresh: Tensor, value: Any) -> Any:
 
 
 ODD: Mapping[str, Distribution] = MappingProxyType(
-    {"odd_rows": _odd(spoil_rows((*WILD, *WHOLE_ROWS))), "odd_elements": _odd(_spoil_elements((HUGE, LARGE, 16.0)))}
+    {"odd_rows": _odd(spoil_rows((*WILD, *KINDS_OF_ROWS))), "odd_elements": _odd(_spoil_elements((HUGE, LARGE, 16.0)))}
 )
 """Distributions with odd rows or elements, by name."""
 MILDER_ODD: Mapping[str, Distribution] = MappingProxyType(
-    {"odd_rows": _odd(spoil_rows((*MILD, *WHOLE_ROWS_MILD))), "odd_elements": _odd(_spoil_elements((4.0, 0.0)))}
+    {"odd_rows": _odd(spoil_rows((*MILD, *MILD_KINDS_OF_ROWS))), "odd_elements": _odd(_spoil_elements((4.0, 0.0)))}
 )
 """Replacements for the distributions of the same name, if those make the reference overflow."""

@@ -44,8 +44,8 @@ SHARE, SHARE_OF_HUGE = 1 / 8, 1 / 64
 """SHARE: share of the elements of an input that are replaced. SHARE_OF_HUGE: share that very large numbers replace; it
 is smaller, because in a sum such a number hides the effect of all others."""
 MOST_USED, ALWAYS_USED = 24, 8
-"""MOST_USED: most numbers that are used in a case. If more are known, the first ALWAYS_USED of them are used, which are
-those that the source compares with something, and others are chosen at random."""
+"""MOST_USED: most numbers that are used in a case. If more are known, the first ALWAYS_USED of them are used, and
+others are chosen at random. Numbers that the source compares with something come first."""
 DIMENSIONS = frozenset({"dim", "dims", "axis", "dim0", "dim1", "start_dim", "end_dim"})
 """Names of arguments that count dimensions."""
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "greater", "less", "not_equal", "isclose", "isin"})
@@ -204,9 +204,11 @@ def _special(
     place of some inputs that are a single number. `largest`: the largest magnitude that is used.
     """
     possible = [each for each in dict.fromkeys([*numbers, *_of_inputs(inputs)]) if abs(each) <= largest]
-    first, others = range(len(possible))[:ALWAYS_USED], range(len(possible))[ALWAYS_USED:]
+    leaves = [leaf for leaf in structure.leaves if leaf.kind == "floating"] if structure is not None else []
+    worth_it = [each for each in possible if any(_is_worth_it(each, leaf) for leaf in leaves)]
+    first, others = worth_it[:ALWAYS_USED], worth_it[ALWAYS_USED:]
     drawn = torch.randperm(len(others), generator=generator, device=generator.device)[: MOST_USED - ALWAYS_USED]
-    order = [*first, *(others[index] for index in drawn.tolist())]
+    chosen = [*first, *(others[index] for index in drawn.tolist())]
 
     def replace(given: Tensor, leaf: Leaf | None, generator: torch.Generator) -> Tensor:
         if leaf is None or given.numel() < 2 or overlaps(given):
@@ -214,8 +216,8 @@ def _special(
         if in_order(leaf) or kept_symmetry(given, leaf) is not None:
             return given
         low, high = (-math.inf, math.inf) if free else (leaf.low, leaf.high)
-        worth_it = [possible[index] for index in order if _is_worth_it(possible[index], leaf)]
-        used = [number for each in worth_it for number in _with_larger(each) if _is_within(number, low, high)]
+        for_leaf = [each for each in chosen if _is_worth_it(each, leaf)]
+        used = [number for each in for_leaf for number in _with_larger(each) if _is_within(number, low, high)]
         return _with_numbers(given, leaf, generator, used, rows=rows)
 
     fresh = replacing(replace)(inputs, generator, structure)
@@ -259,8 +261,12 @@ def _with_singles(inputs: list[Any], generator: torch.Generator, possible: Seque
     The order of these inputs by size stays, because a lower limit must not exceed the upper one.
     """
     chance = chance_of(generator)
-    given = [float(each) for each in pytree.tree_leaves(inputs) if _is_single(each)]
-    fresh = [each if chance.random() < 0.5 else chance.choice(possible) for each in given]
+    singles = [each for each in pytree.tree_leaves(inputs) if _is_single(each)]
+    given, fresh = [each.item() if isinstance(each, Tensor) else each for each in singles], list[float]()
+    for number, each in zip(given, singles, strict=True):
+        largest = torch.finfo(each.dtype).max if isinstance(each, Tensor) else math.inf
+        choices = [special for special in possible if abs(special) <= largest]
+        fresh.append(chance.choice(choices) if choices and chance.random() < 0.5 else number)
     if any((a < b, a == b) != (c < d, c == d) for (a, c), (b, d) in combinations(zip(given, fresh, strict=True), 2)):
         return inputs
     following = iter(fresh)
@@ -269,7 +275,9 @@ def _with_singles(inputs: list[Any], generator: torch.Generator, possible: Seque
         if not _is_single(value):
             return value
         number = next(following)
-        return torch.full_like(value, number) if isinstance(value, Tensor) else number
+        if not isinstance(value, Tensor):
+            return number
+        return torch.full_like(value, number).requires_grad_(value.requires_grad)
 
     return list(pytree.tree_map(replaced, inputs))
 

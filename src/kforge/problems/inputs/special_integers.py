@@ -353,9 +353,12 @@ def integers_of_buffers(model: nn.Module) -> list[int]:
 
 
 def _outside_of_state(model: nn.Module) -> list[Tensor]:
-    """Return the tensors and arrays among the plain attributes of a module and its submodules."""
-    held = (each for each in outside_of_state(model) if isinstance(each, Tensor | np.ndarray))
-    return [each if isinstance(each, Tensor) else torch.from_numpy(each) for each in held if each.dtype != np.object_]
+    """Return the tensors and the integer arrays among the plain attributes of a module and its submodules."""
+    held = list(outside_of_state(model))
+    arrays = (each for each in held if isinstance(each, np.ndarray) and each.dtype.kind in "iu")
+    # torch takes neither negative strides nor the byte order of another machine
+    native = (np.ascontiguousarray(each, each.dtype.newbyteorder("=")) for each in arrays)
+    return [*(each for each in held if isinstance(each, Tensor)), *map(torch.from_numpy, native)]
 
 
 def _of_parameters(model: nn.Module) -> Iterator[int]:
