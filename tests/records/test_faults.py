@@ -78,7 +78,7 @@ def test_says_what_is_accepted_and_what_was_given(given: dict[str, Any], field: 
 def test_a_fault_of_the_whole_text_has_no_field() -> None:
     with pytest.raises(ValidationError) as caught:
         Whole.from_json("{")
-    assert str(first_fault(caught.value)) == "is not valid JSON"
+    assert str(first_fault(caught.value)) == "it is not valid JSON"
 
 
 def test_the_fault_inside_another_validator_is_the_one_that_is_described() -> None:

@@ -241,9 +241,9 @@ def _against_samples(timing: Timing | None, evaluation: Evaluation) -> Iterator[
 def _least_load(foreign: list[float], labels: tuple[str, ...]) -> float:
     """Return a lower bound of the share of the machine that other processes used during the whole timing.
 
-    The label tells whether it was more than BUSY_SHARE, and may have been removed. Each pair's share is that of a
-    window around it, and there are windows that cover the race and of which no three have a moment in common. So the
-    whole share is at least half of the lowest one.
+    The label tells whether it was more than BUSY_SHARE, but a forger may have removed the label. Each pair's share is
+    that of a window around the pair. Some of these windows cover the whole race in such a way that no moment lies in
+    more than two of them; so the share of the whole race is at least half of the lowest one.
     """
     labelled = math.nextafter(BUSY_SHARE, 1.0) if foreign and "busy_machine" in labels else 0.0
     return max(labelled, min(foreign, default=0.0) / 2)

@@ -23,8 +23,8 @@ OPERATOR = "module"
 def files(solution: Solution) -> dict[str, str | bytes]:
     """Return the files by relative path: `run` takes the inputs and the weights, and returns the outputs.
 
-    Raises InputError if the problem has no tensors among its inputs or uses the name `run`, or if the program cannot do
-    without kforge.
+    Raises InputError if the problem has no tensors among its inputs or outputs, or uses the name `run`, or if the
+    program cannot do without kforge.
     """
     tensors = NamedTensors.of(solution, reserved=(_helper(solution),))
     name, entry = solution.name, f"{solution.name}_{AUTHOR}"
@@ -44,7 +44,7 @@ def definition(solution: Solution, tensors: NamedTensors) -> dict[str, Any]:
     }
     reference = f"{solution.problem.source}\n{filled('flashinfer/reference.py.j2', _values(solution, tensors))}"
     check_python({"definition/reference.py": reference})
-    refuse_used(solution.problem.source, ("run",), "flashinfer")
+    refuse_used(solution.problem.source, ("run",), "flashinfer", "problem")
     return {
         "name": solution.name,
         "op_type": OPERATOR,

@@ -25,8 +25,8 @@ def files(solution: Solution) -> dict[str, str | bytes]:
     kforge, or if a source uses one of the names that the format demands.
     """
     values = _values(solution)
-    refuse_used(solution.candidate.source, IN_SUBMISSION, "gpumode")
-    refuse_used(solution.problem.source, IN_REFERENCE, "gpumode")
+    refuse_used(solution.candidate.source, IN_SUBMISSION, "gpumode", "program")
+    refuse_used(solution.problem.source, IN_REFERENCE, "gpumode", "problem")
     reference = filled("gpumode/reference.py.j2", values)
     return {
         "submission.py": f"{one_file(solution)}\n{filled('gpumode/submission.py.j2', values)}",

@@ -25,8 +25,8 @@ def free_prefix(*sources: str) -> str:
     return found
 
 
-def refuse_used(source: str, names: tuple[str, ...], form: str) -> None:
-    """Raise InputError if functions of a source use global variables with these names.
+def refuse_used(source: str, names: tuple[str, ...], form: str, owner: str) -> None:
+    """Raise InputError if functions of a source use global variables with these names. `owner`: whose source it is.
 
     A format demands the names for functions that are added after the source, and these would replace the variables. A
     source that is not valid Python passes; it is found when the files are compiled.
@@ -38,7 +38,7 @@ def refuse_used(source: str, names: tuple[str, ...], form: str) -> None:
     except SyntaxError:
         return
     if taken := [name for name in names if name in used]:
-        raise InputError(f"the format '{form}' needs the name {taken[0]!r}, which the source uses; rename it there")
+        raise InputError(f"the format '{form}' needs the name {taken[0]!r}, which the {owner} uses; rename it there")
 
 
 def _used_globals(table: symtable.SymbolTable) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A program as one file that needs no kforge: the runtime is packed into its end, and unpacked when it is imported."""
+"""A program as one file that needs no kforge: the runtime is packed into it, and unpacked on import."""
 
 from __future__ import annotations
 

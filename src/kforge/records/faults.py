@@ -1,4 +1,5 @@
-"""Says in plain words what is wrong with a value that a record refuses. pydantic's own messages never reach a user."""
+"""Says in plain words what is wrong with a value that a record refuses. pydantic's own messages reach a user only for
+rare kinds of faults, and then slightly reworded."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ class WrongField(NamedTuple):
     """What is wrong, as the end of a sentence about the field: `must be at least 1, not 0`."""
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.reason}" if self.field else self.reason
+        if self.field:
+            return f"{self.field}: {self.reason}"
+        return f"it {self.reason}" if self.reason.startswith(("is ", "must ")) else self.reason
 
 
 def first_fault(error: ValidationError) -> WrongField:

@@ -100,7 +100,7 @@ class Access:
 
     def is_token(self, given: str) -> bool:
         """Return whether this is the token, in constant time."""
-        # surrogatepass: JSON can hold half of a UTF-16 pair, which no other error handler encodes in all cases
+        # surrogatepass: JSON can hold half of a UTF-16 pair, which UTF-8 refuses to encode by default
         return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
 
     def knows_host(self, host: str) -> bool:

@@ -67,7 +67,7 @@ def _silenced(threads: Counter[int]) -> ExitStack:
         logging.disable(logging.CRITICAL)
         replaced.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        if sys.stderr is not None:  # as in a process without a console
+        if sys.stderr is not None:  # it is None in a process without a console
             replaced.enter_context(redirect_stderr(cast("TextIO", _OtherThreads(sys.stderr, threads))))
         return replaced.pop_all()
 
@@ -77,8 +77,8 @@ _SILENCE = _Silence()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what this thread prints to standard error, inside the `with` block: torch.export does. Warnings and log
-    lines of all threads are silenced.
+    """Silence what this thread prints to standard error inside the `with` block, as torch.export does. Warnings and log
+    lines of all threads are silenced meanwhile.
 
     Exceptions are not affected; `one_line` describes them for users.
     """
