@@ -274,6 +274,11 @@ def awkward(solved: Callable[..., Solution]) -> Solution:
     return dataclasses.replace(solution, workload=solution.workload.model_copy(update=changed))
 
 
+def whole_numbers() -> torch.Tensor:
+    """Numbers whose sums are exact in any order."""
+    return torch.randint(-9, 10, (4,)).float()
+
+
 def computed(inputs: list[torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor:
     """What `AWKWARD` computes."""
     total = inputs[0] + sum(place * each for values in (inputs, weights) for place, each in enumerate(values))
@@ -289,7 +294,7 @@ def test_no_name_of_a_problem_clashes_with_a_name_of_a_flashinfer_solution(
     count = len(AWKWARD_INPUTS)
     assert tuple(definition["inputs"])[:count] == AWKWARD_INPUTS
     assert all(name.isidentifier() for name in definition["inputs"])
-    inputs, weights = ([torch.randn(4) for _ in names] for names in (AWKWARD_INPUTS, AWKWARD_WEIGHTS))
+    inputs, weights = ([whole_numbers() for _ in names] for names in (AWKWARD_INPUTS, AWKWARD_WEIGHTS))
     for function in (entry.run, reference.run):
         torch.testing.assert_close(function(*inputs, *weights), computed(inputs, weights))
     by_name = dict(zip(definition["inputs"], [*inputs, *weights], strict=True))
@@ -302,7 +307,7 @@ def test_no_name_of_a_problem_clashes_with_a_name_of_a_gpumode_task(
 ) -> None:
     export(awkward(solved), tmp_path / "out", "gpumode")
     submission, reference = importlib.import_module("submission"), importlib.import_module("reference")
-    data = [torch.randn(4) for _ in (*AWKWARD_INPUTS, *AWKWARD_WEIGHTS)]
+    data = [whole_numbers() for _ in (*AWKWARD_INPUTS, *AWKWARD_WEIGHTS)]
     expected = computed(data[: len(AWKWARD_INPUTS)], data[len(AWKWARD_INPUTS) :])
     torch.testing.assert_close(submission.custom_kernel(data), expected)
     torch.testing.assert_close(reference.ref_kernel(data), expected)

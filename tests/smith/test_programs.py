@@ -16,6 +16,7 @@ from kforge import inline, problems
 from kforge.inline import configuration
 from kforge.problems.instance import instantiate
 from kforge.problems.tensors import tensors_in
+from kforge.records import Problem
 from kforge.smith.frontend.trace import trace
 from kforge.smith.ir.graph import Builder, Graph, ScanMode
 from kforge.smith.ir.interpret import evaluate
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from kforge.problems.instance import Instance
-    from kforge.records import Problem
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 
@@ -315,6 +315,20 @@ def test_what_is_written_is_right(index: int, batches: Callable[[int], dict[int,
         with torch.no_grad():
             got = program(*inputs)
         check(got, model, inputs, source)
+
+
+def test_sums_of_equal_numbers_are_right_but_for_a_few_units() -> None:
+    """All their additions round in the same direction. Cause: a loss over masks that were true throughout."""
+    forward, shape = "x.mean(-1), x.view(16, 8, 16, -1).mean((1, 3)), (x * 1.0).mean(), x.mean(0)", (16, 8192)
+    problem = Problem(name="given", source=problem_text(f"torch.randn{shape}", forward, ""))
+    written: dict[str, Any] = {"__name__": "candidate"}
+    source = write(problem, trace(instantiate(problem)), Cpp()).source
+    exec(compile(source, "candidate.py", "exec"), written)
+    candidate = written["ModelNew"]()
+    for number in (torch.rand(64, generator=torch.Generator().manual_seed(1)) + 1).tolist():
+        given = torch.full(shape, number)
+        for found in candidate(given):
+            assert float((found - given[0, 0]).abs().max()) <= 32 * torch.finfo(torch.float32).eps, source
 
 
 def test_what_is_not_a_number_stays(tmp_path: Path) -> None:

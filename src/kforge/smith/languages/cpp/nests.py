@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kforge.smith.fusion.loops import cost, elements_needed, work
 from kforge.smith.languages.cpp.functions import REDUCTIONS
-from kforge.smith.languages.cpp.writer import LONG, KernelWriter
+from kforge.smith.languages.cpp.writer import LONG_COLUMN, LONG_ROW, KernelWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,8 @@ PARTS = 64
 MOST_WORK = 12
 """Most operations per element for which a row has several partial sums. With more operations per element, the chain of
 additions no longer limits the speed."""
+LANE_SUMS = 64
+"""Most elements that one of several partial sums adds up in single precision."""
 PIECE = 32
 """Number of rows that a column kernel adds up before it adds them to the column's total. Long sums are more exact this
 way."""
@@ -109,7 +112,7 @@ class NestWriter(KernelWriter):
     def _row_sweep(self, number: int, reductions: tuple[Node, ...]) -> None:
         *around, last = self.inner
         # of several reduced loops, the innermost one has a partial sum, which is then added to the row's sum
-        long = self._inner_size() > LONG or (bool(around) and not self.side_by_side)
+        long = self._inner_size() > LONG_ROW or (bool(around) and not self.side_by_side)
         for node in reductions:
             kind = "double" if long and node.function in ("sum", "prod") else "float"
             self.say(f"{kind} {node.name} = {REDUCTIONS[node.function].start};")
@@ -117,7 +120,10 @@ class NestWriter(KernelWriter):
 
         def vectorized() -> None:
             if long or in_lanes:
-                self._pieces(last, lambda begin, end: self._piece(number, last[0], (begin, end), reductions, in_lanes))
+                longest = LANE_SUMS * self.plan.lanes if in_lanes else LONG_ROW
+                self._pieces(
+                    last, longest, lambda begin, end: self._piece(number, last[0], (begin, end), reductions, in_lanes)
+                )
                 return
             if not self.side_by_side:
                 self._simd(reductions, {})
@@ -129,23 +135,23 @@ class NestWriter(KernelWriter):
         """Return whether a row needs several partial sums, because each addition would wait for the one before: little
         work per element, and a row length that is a multiple of the lanes."""
         lanes, elements = self.plan.lanes, elements_needed(self.nest, number)
-        if not lanes or self.side_by_side or size < 4 * lanes or size % lanes or min(size, LONG) % lanes:
+        if not lanes or self.side_by_side or size < 4 * lanes or size % lanes:
             return False
         return sum(map(cost, elements)) <= MOST_WORK and not any(node.name in self.kept for node in elements)
 
-    def _pieces(self, loop: tuple[int, Loop], write: Callable[[str, str], None]) -> None:
-        """Write a loop in pieces of `LONG` elements. `write` gets the first index and the end of a piece. A short loop
-        is one piece."""
+    def _pieces(self, loop: tuple[int, Loop], longest: int, write: Callable[[str, str], None]) -> None:
+        """Write a loop in pieces of `longest` elements. `write` gets the first index and the end of a piece. A short
+        loop is one piece."""
         size = loop[1].size
-        if size <= LONG:
+        if size <= longest:
             write("0", str(size))
             return
 
         def piece() -> None:
-            self.say(f"const int64_t end = std::min<int64_t>(start + {LONG}, {size});")
+            self.say(f"const int64_t end = std::min<int64_t>(start + {longest}, {size});")
             write("start", "end")
 
-        self._block(f"for (int64_t start = 0; start < {size}; start += {LONG})", piece)
+        self._block(f"for (int64_t start = 0; start < {size}; start += {longest})", piece)
 
     def _piece(
         self, number: int, axis: int, bounds: tuple[str, str], reductions: tuple[Node, ...], in_lanes: bool
@@ -225,17 +231,20 @@ class NestWriter(KernelWriter):
         self.say(f"const int64_t begin = part * {first.size} / {parts}, end = (part + 1) * {first.size} / {parts};")
         names = {node.name: f"{node.name}_part" for node in reductions}
         for node in reductions:
-            self.say(f"{'double' if rest else 'float'} {names[node.name]} = {REDUCTIONS[node.function].start};")
-        if not rest:
-            self._simd(reductions, names)
-        self.say(f"for (int64_t {index} = begin; {index} < end; ++{index}) {{")
-        self.depth += 1
+            self.say(f"double {names[node.name]} = {REDUCTIONS[node.function].start};")
         if rest:
-            self._nested(rest[:-1], lambda: self._short_reduction(number, rest[-1], reductions, names))
+            head = f"for (int64_t {index} = begin; {index} < end; ++{index})"
+            *around, (axis, loop) = rest
+            bounds = "0", str(loop.size)
+            inner = partial(self._short_reduction, number, self.index[axis], bounds, reductions, names)
+            self._block(head, lambda: self._nested(around, inner))
         else:
-            self.sweep_body(number, names, reductions)
-        self.depth -= 1
-        self.say("}")
+
+            def piece() -> None:
+                self.say(f"const int64_t stop = std::min<int64_t>(start + {LONG_ROW}, end);")
+                self._short_reduction(number, index, ("start", "stop"), reductions, names)
+
+            self._block(f"for (int64_t start = begin; start < end; start += {LONG_ROW})", piece)
         for node in reductions:
             self.say(f"{node.name}_parts[part] = {names[node.name]};")
         self.depth -= 1
@@ -247,14 +256,16 @@ class NestWriter(KernelWriter):
             self.say(f"for (int64_t part = 0; part < {parts}; ++part) {node.name} = {combined};")
 
     def _short_reduction(
-        self, number: int, loop: tuple[int, Loop], reductions: tuple[Node, ...], totals: dict[str, str]
+        self, number: int, index: str, bounds: tuple[str, str], reductions: tuple[Node, ...], totals: dict[str, str]
     ) -> None:
-        """Write a reduction over the innermost loop in single precision, and add its result to the totals."""
+        """Write a reduction over a part of the innermost loop in single precision, and add its result to the
+        totals."""
         names = {node.name: f"{node.name}_here" for node in reductions}
         for node in reductions:
             self.say(f"float {names[node.name]} = {REDUCTIONS[node.function].start};")
         self._simd(reductions, names)
-        self._for(*loop, lambda: self.sweep_body(number, names, reductions))
+        head = f"for (int64_t {index} = {bounds[0]}; {index} < {bounds[1]}; ++{index})"
+        self._block(head, lambda: self.sweep_body(number, names, reductions))
         for node in reductions:
             combined = REDUCTIONS[node.function].combine.format(totals[node.name], names[node.name])
             self.say(f"{totals[node.name]} = {combined};")
@@ -281,7 +292,7 @@ class NestWriter(KernelWriter):
 
     def _column_sweep(self, number: int, reductions: tuple[Node, ...], tile: int) -> None:
         for node in reductions:
-            kind = "double" if self._inner_size() > LONG and node.function in ("sum", "prod") else "float"
+            kind = "double" if self._inner_size() > LONG_COLUMN and node.function in ("sum", "prod") else "float"
             self._lane_array(f"{kind} {node.name}", node, tile)
         in_pieces = [node for node in reductions if node.function == "sum" and self._inner_size() > 2 * PIECE]
         targets = {node.name: f"{node.name}[lane]" for node in reductions}

@@ -23,8 +23,10 @@ IN_MEMORY = {**TYPES, "bool": "uint8_t"}
 """C++ types of elements in memory. Booleans are bytes there, because GCC does not vectorize selections that depend on
 a bool."""
 ELEMENT_BYTES = {"float32": 4, "bool": 1, "uint8": 1, "int32": 4, "int64": 8}
-LONG = 4096
-"""Most elements that are summed in single precision; a longer sum is continued in double precision."""
+LONG_ROW, LONG_COLUMN = 512, 4096
+"""Most elements of a row, and of a column, that are summed in single precision; a longer sum is continued in double
+precision. Equal numbers lose most, since all additions round in the same direction: rows in pieces of 4096 were off by
+more than the tolerance. Columns are summed in shorter pieces in any case."""
 SHORT = 16
 """Rows of at most this many elements are vectorized across rows: each lane of a vector computes a row of its own."""
 LARGE_BYTES = 1 << 20
@@ -172,7 +174,7 @@ class KernelWriter:
         node = self.graph[name]
         if node.kind != "reduce":
             return False
-        return self.whole or (self._inner_size() > LONG and node.function in ("sum", "prod"))
+        return self.whole or (self._inner_size() > LONG_ROW and node.function in ("sum", "prod"))
 
     # --- places -------------------------------------------------------------------------------------------------
 
