@@ -5,10 +5,10 @@
 A suite of the examples is begun with `--model exchange`. In each round every prompt that waits is answered from the
 recordings, in an order other than that of the suite, as a colleague with files would do. After the first round the
 suite's folder moves to another folder and another user's key ("another machine"), after the second one it moves back.
-Then the same suite is run twice with `--model replay:` on the same answers. Prints the results side by side; exit status
-0 when every problem has the same states as a replay, attempt by attempt. Problems whose two replays differ are left out:
-there the clock decides which program is best, and so which question comes next. Every program is really built, judged
-and timed.
+Then the same suite is run twice with `--model replay:` on the same answers. Prints the results side by side; exit
+status 0 when every problem has the same states as a replay, attempt by attempt. Problems whose two replays differ are
+left out: there the clock decides which program is best, and so which question comes next. Every program is really
+built, judged and timed.
 """
 
 from __future__ import annotations
