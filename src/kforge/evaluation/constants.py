@@ -299,7 +299,7 @@ nine blocks to find one moment that counts."""
 TRACED_SHARE = 0.3
 """On the track `custom`: number of blocks in which the program is stopped at random moments, as a share of the timed
 pairs."""
-VARIED_SHARE, LAST_VARIED = 0.05, 2
+VARIED_SHARE, LAST_VARIED = 0.05, 6
 """Blocks between timed ones in which the inputs of some calls are varied (`timing/varied_calls.py`), and whose time
 does not count. One is always run at a random moment of the first pairs. VARIED_SHARE: number of the others, as a share
 of the timed pairs. LAST_VARIED: most of them after the last timed pair, if some variation was not used before."""

@@ -67,7 +67,7 @@ def _silenced(threads: Counter[int]) -> ExitStack:
         logging.disable(logging.CRITICAL)
         replaced.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        if sys.stderr is not None:  # it is None in a process without a console
+        if sys.stderr is not None:  # a process without a console has no standard error
             replaced.enter_context(redirect_stderr(cast("TextIO", _OtherThreads(sys.stderr, threads))))
         return replaced.pop_all()
 
